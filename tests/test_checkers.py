@@ -7,17 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkers import CHECKERS, Verdict, check_chat, check_messages, check_responses
+from tests.checkers import (
+    CHECKERS,
+    Verdict,
+    check_chat,
+    check_google,
+    check_messages,
+    check_responses,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 CHAT = (GOLDEN / "chat.sse").read_bytes()
 MESSAGES = (GOLDEN / "messages.sse").read_bytes()
 RESPONSES = (GOLDEN / "responses.sse").read_bytes()
+GOOGLE = (GOLDEN / "google.sse").read_bytes().replace(b"\r\n", b"\n")
 
 STREAMS = {
     "openai_chat": CHAT,
     "anthropic_messages": MESSAGES,
     "openai_responses": RESPONSES,
+    "google_generate_content": GOOGLE,
 }
 
 
@@ -53,6 +62,17 @@ def frame_count(stream: bytes) -> int:
 Checker = Callable[[bytes], Verdict]
 
 BROKEN: list[tuple[str, Checker, bytes]] = [
+    ("google comment", check_google, b": alive\n\n" + GOOGLE),
+    ("google event line", check_google, b"event: x\n" + GOOGLE),
+    ("google done", check_google, GOOGLE + b"data: [DONE]\n\n"),
+    ("google empty object", check_google, b"data: {}\n\n" + GOOGLE),
+    ("google no end", check_google, drop(GOOGLE, 3)),
+    ("google end without parts", check_google, GOOGLE.replace(b'[{"text":""}]', b"[]")),
+    ("google end early", check_google, swap(GOOGLE, 2, 3)),
+    ("google second id", check_google, GOOGLE.replace(b"dgm-resp-1", b"other", 1)),
+    ("google signature", check_google, GOOGLE.replace(b"ZGdtMS5z", b"dgm1.z")),
+    ("google arguments", check_google, GOOGLE.replace(b'{"a":1}', b'"{}"')),
+    ("google total", check_google, GOOGLE.replace(b'"totalTokenCount":9', b'"totalTokenCount":8')),
     ("crlf", check_chat, CHAT.replace(b"\n", b"\r\n")),
     ("no last blank line", check_chat, CHAT[:-1]),
     ("id line", check_chat, b"id: 1\n" + CHAT),
@@ -134,5 +154,12 @@ def test_no_single_frame_can_be_lost_unnoticed(protocol: str) -> None:
             continue
         unnoticed.append(stream.split(b"\n\n")[number])
 
-    allowed = (b'"content":"Hi"', b'"usage":{', b"text_delta", b"thinking_delta", b"[DONE]")
+    allowed = (
+        b'"role":"model"',
+        b'"content":"Hi"',
+        b'"usage":{',
+        b"text_delta",
+        b"thinking_delta",
+        b"[DONE]",
+    )
     assert all(any(word in frame for word in allowed) for frame in unnoticed)

@@ -89,7 +89,7 @@ def test_counts_are_of_the_whole_prompt(name: str) -> None:
     asked = request_of("openai_chat", "Hello", **FACTS["openai_chat"].prompt)
     body = Call(asked, name, CallSettings()).body
     read = CODECS[name].translate.read_request
-    counted = counting.completed(members(counting.write_request(body)))
+    counted = counting.completed(members(counting.write_request(body, "some-model")))
     same = read(to_json({"model": "m", **counted}), Sealer())
     assert estimate_tokens(same) == estimate_tokens(read(body, Sealer()))
 

@@ -23,7 +23,7 @@ WANTED = {
     *("AI SDK", "Anthropic SDKs", "Cherry Studio", "Claude Code", "Codex", "LangChain"),
     *("LlamaIndex", "OpenAI SDKs", "cline", "crush", "openai-agents", "opencode", "pi"),
     *("pydantic-ai", "qwen-code", "Copilot CLI", "Aider", "Goose", "OpenHands", "Cursor", "Zed"),
-    *("Continue", "Kilo Code", "Open WebUI"),
+    *("Continue", "Kilo Code", "Open WebUI", "Gemini CLI", "Google Gen AI SDKs"),
 }
 
 

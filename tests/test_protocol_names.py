@@ -16,13 +16,18 @@ from dragoman.protocols.base import Codec
 ROOT = Path(dragoman.__file__).parent
 
 
+LISTS = {codec.endpoint.models.path for codec in CODECS.values()}
+"""Paths of lists of models: no mark of a protocol whose answers are below one."""
+
+
 def names_of(codec: Codec) -> Iterator[str]:
     """Patterns of what only one protocol has: its name and its vendor's, its paths, its headers,
     and the members by which the rest of the gateway might know it."""
     endpoint, passthrough = codec.endpoint, codec.passthrough
     yield codec.name
     yield rf"(\b|_){codec.name.partition('_')[0]}(\b|_)"
-    yield rf"{endpoint.path}\b"
+    if endpoint.path not in LISTS:
+        yield rf"{endpoint.path}\b"
     headers = *endpoint.key_headers, *endpoint.cloud_key_headers, endpoint.sign
     yield from (rf"\b{header.decode()}\b" for header in headers if header)
     yield from (rf"\b{header}\b" for header in endpoint.forwarded)
@@ -54,7 +59,7 @@ REASONS = {
     "config/reference.py": "the example of the configuration reference",
     "config/settings.py": "`auth` may name the header of a service, whatever protocol it speaks",
     "config/starting.py": "well-known services, and what each speaks",
-    "demo.py": "the demo shows three models, each on the simulator's upstream of one protocol",
+    "demo.py": "the demo shows four models, each on the simulator's upstream of one protocol",
     "server/app.py": "the CORS headers that browsers were promised, letter by letter",
     "server/testing.py": "the base URL as SDKs of OpenAI want it",
     "server/services.py": "the route under which a response made in the background is logged",

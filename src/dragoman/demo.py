@@ -33,16 +33,18 @@ _PROTOCOLS = {
     "chat": "openai_chat",
     "messages": "anthropic_messages",
     "responses": "openai_responses",
+    "google": "google_generate_content",
 }
 
 
 def demo_config(
     simulator_url: str, host: str = "127.0.0.1", port: int = 8080, store: str = ""
 ) -> Config:
-    """Three upstreams, one of each protocol, all of them the simulator at `simulator_url`.
+    """Four upstreams, one of each protocol, all of them the simulator at `simulator_url`.
 
-    The models `sim-chat`, `sim-messages` and `sim-responses` go to one each; a scenario of the
-    simulator is called by the upstream's name before it, such as `messages/sim-reasoning`.
+    The models `sim-chat`, `sim-messages`, `sim-responses` and `sim-google` go to one each; a
+    scenario of the simulator is called by the upstream's name before it, such as
+    `messages/sim-reasoning`.
     Responses are stored in the file `store`, unless it is empty.
     """
     upstreams = tuple(
@@ -101,11 +103,11 @@ _EXAMPLES = """\
 dragoman demo: {url}   key: {key}   (Ctrl-C stops it)
 dashboard: {url}/ui   key: {admin}
 
-Models: sim-chat, sim-messages and sim-responses, each on an upstream of that protocol. Any client
-works with any of them. Scenarios of the simulator are behind an upstream's name:
+Models: sim-chat, sim-messages, sim-responses and sim-google, each on an upstream of that protocol.
+Any client works with any of them. Scenarios of the simulator are behind an upstream's name:
 chat/sim-multibyte, messages/sim-reasoning, responses/sim-text?words=200&delay_ms=50, ...
 
-# curl: Chat Completions, Messages, Responses (all streamed)
+# curl: Chat Completions, Messages, Responses, Google's generateContent (all streamed)
 curl -N {url}/v1/chat/completions \\
   -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\
   -d '{"model": "sim-messages", "stream": true,
@@ -119,6 +121,10 @@ curl -N {url}/v1/messages \\
 curl -N {url}/v1/responses \\
   -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\
   -d '{"model": "sim-chat", "stream": true, "input": "Hello!"}'
+
+curl -N '{url}/v1beta/models/sim-chat:streamGenerateContent?alt=sse' \\
+  -H 'x-goog-api-key: {key}' -H 'Content-Type: application/json' \\
+  -d '{"contents": [{"parts": [{"text": "Hello!"}]}]}'
 
 # openai-python (pip install openai)
 python3 - <<'PY'

@@ -59,6 +59,15 @@ def test_ordinary_names_stay_and_namespaces_are_flattened() -> None:
     assert names.outward("read", "fs") == "fs__read"
 
 
+@pytest.mark.parametrize("name", ["1st", "-f", "é"])
+def test_names_begin_with_a_letter_where_they_have_to(name: str) -> None:
+    names = ToolNames([ToolRef(name)], 64, lettered=True)
+    outward = names.outward(name)
+    assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", outward)
+    assert names.inward(outward) == ToolRef(name)
+    assert ToolNames((), 64, lettered=True).outward(name)[0] == "_"
+
+
 def test_a_flattened_name_never_takes_an_ordinary_one() -> None:
     names = ToolNames([ToolRef("fs__read"), ToolRef("read", namespace="fs")], 64)
     assert names.outward("fs__read") == "fs__read"

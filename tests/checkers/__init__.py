@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from tests.checkers.chat import check_chat
 from tests.checkers.framing import Frame, Verdict, frames
+from tests.checkers.google import check_google
 from tests.checkers.messages import check_messages
 from tests.checkers.responses import check_responses
 
@@ -18,6 +19,7 @@ CHECKERS: dict[str, Callable[[bytes], Verdict]] = {
     "openai_chat": check_chat,
     "anthropic_messages": check_messages,
     "openai_responses": check_responses,
+    "google_generate_content": check_google,
 }
 """The checker of every protocol, by the protocol's name."""
 
@@ -26,6 +28,7 @@ __all__ = [
     "Frame",
     "Verdict",
     "check_chat",
+    "check_google",
     "check_messages",
     "check_responses",
     "frames",

@@ -159,9 +159,67 @@ def check_responses_request(body: JsonObject) -> None:
         assert tool["type"] != "function" or "strict" in tool, "the default differs"
 
 
+_PART = frozenset(
+    {
+        *("text", "inlineData", "fileData", "functionCall", "functionResponse"),
+        *("executableCode", "codeExecutionResult", "toolCall", "toolResponse"),
+    }
+)
+
+
+def check_google_request(body: JsonObject) -> None:
+    """Sides take turns, the user first and last; results are in the content after their calls, in
+    order; a part is one thing, and none is empty but for a signature."""
+    contents = body["contents"]
+    sides = [content["role"] for content in contents]
+    assert sides == [("user", "model")[number % 2] for number in range(len(sides))]
+    assert sides[-1] == "user"
+    calls: list[JsonObject] = []
+    for content in contents:
+        parts = content["parts"]
+        assert parts, "a content says something"
+        for part in parts:
+            assert len(_PART & part.keys()) == 1, "a part is one thing"
+            assert part.get("text") != "" or "thoughtSignature" in part, "no text is empty"
+            assert content["role"] == "model" or "thoughtSignature" not in part
+        results = [part["functionResponse"] for part in parts if "functionResponse" in part]
+        assert [_paired(result) for result in results] == [_paired(call) for call in calls]
+        assert all("functionResponse" in part for part in parts[: len(results)])
+        calls = [part["functionCall"] for part in parts if "functionCall" in part]
+        assert all(_NAME[64].fullmatch(call["name"]) for call in calls)
+        signed = [part for part in parts if "functionCall" in part]
+        assert not signed or "thoughtSignature" in signed[0], "the first call is signed"
+    assert not calls, "every call is answered"
+    system = body.get("systemInstruction")
+    assert system is None or all(part["text"] for part in system["parts"])
+    declared = [
+        function
+        for tool in body.get("tools", ())
+        for function in tool.get("functionDeclarations", ())
+    ]
+    names = [function["name"] for function in declared]
+    assert len(set(names)) == len(names), "two tools share a name"
+    assert all(_NAME[64].fullmatch(name) for name in names)
+    assert not any({"parameters", "parametersJsonSchema"} <= one.keys() for one in declared)
+    calling = body.get("toolConfig", {}).get("functionCallingConfig")
+    assert calling is None or names, "a choice of tools needs tools"
+    if calling is not None and "allowedFunctionNames" in calling:
+        assert calling["mode"] in ("ANY", "VALIDATED")
+        assert set(calling["allowedFunctionNames"]) <= set(names)
+    config = body.get("generationConfig", {})
+    assert not {"thinkingBudget", "thinkingLevel"} <= config.get("thinkingConfig", {}).keys()
+    assert len(config.get("stopSequences", ())) <= 5
+
+
+def _paired(side: JsonObject) -> tuple[str, Any]:
+    """What pairs a call and its result."""
+    return side["name"], side.get("id")
+
+
 REQUEST_CHECKERS: dict[str, Callable[[JsonObject], None]] = {
     "openai_chat": check_chat_request,
     "anthropic_messages": check_messages_request,
     "openai_responses": check_responses_request,
+    "google_generate_content": check_google_request,
 }
 """The checker of every protocol, by the protocol's name."""

@@ -49,6 +49,7 @@ _LEAST: dict[str, Any] = {
         "messages": [{"role": "user", "content": "hi"}],
     },
     "openai_responses": {"model": "up", "input": "hi"},
+    "google_generate_content": {"model": "up", "contents": [{"parts": [{"text": "hi"}]}]},
 }
 
 

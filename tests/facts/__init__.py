@@ -31,12 +31,18 @@ SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"city": {"type": "
 
 def facts_of() -> dict[str, Facts]:
     """The facts by the names of the protocols."""
-    from tests.facts import anthropic_messages, openai_chat, openai_responses
+    from tests.facts import (
+        anthropic_messages,
+        google_generate_content,
+        openai_chat,
+        openai_responses,
+    )
     from tests.invented import facts as parley
 
     return {
         "openai_chat": openai_chat.FACTS,
         "anthropic_messages": anthropic_messages.FACTS,
         "openai_responses": openai_responses.FACTS,
+        "google_generate_content": google_generate_content.FACTS,
         "parley": parley.FACTS,
     }

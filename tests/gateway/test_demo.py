@@ -14,6 +14,7 @@ from dragoman.config import Config
 from dragoman.demo import ADMIN_KEY, KEY, demo_config, examples, reachable
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
+from tests.facts import facts_of
 from tests.gateway.clients import APIS, PATHS, body, completed, text_of
 from tests.gateway.http import call
 from tests.gateway.services import until
@@ -66,7 +67,9 @@ def test_responses_are_kept(demo: RunningGateway, upstream: str) -> None:
 
 def test_the_list_is_short(demo: RunningGateway) -> None:
     listed = call(demo.base_url, "GET", "/v1/models", key=KEY).json["data"]
-    assert [model["id"] for model in listed] == ["sim-chat", "sim-messages", "sim-responses"]
+    assert [model["id"] for model in listed] == [
+        *("sim-chat", "sim-messages", "sim-responses", "sim-google")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -90,16 +93,20 @@ CURLS = re.findall(r"^curl .*?'$", examples("URL"), re.DOTALL | re.MULTILINE)
 SCRIPTS = re.findall(r"<<'PY'\n(.*?)\nPY$", examples("URL"), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_the_curl_examples(demo: RunningGateway, number: int) -> None:
-    assert len(CURLS) == 3
+    assert len(CURLS) == 4
     command = CURLS[number].replace("URL", demo.base_url)
     done = subprocess.run(
         ["sh", "-c", command], capture_output=True, text=True, timeout=20, check=False
     )
     if done.returncode == 127:
         pytest.skip("curl is not installed (apt install curl)")
-    assert completed(APIS[number], done.stdout.encode())
+    told = done.stdout.encode()
+    if number == 3:
+        assert facts_of()["google_generate_content"].ends(told)
+    else:
+        assert completed(APIS[number], told)
 
 
 @pytest.mark.parametrize("number", range(2))

@@ -120,7 +120,7 @@ def _read_count(body: bytes) -> int | None:
     return count
 
 
-def _counted(body: bytes) -> bytes:
+def _counted(body: bytes, model: str) -> bytes:
     return b'{"weighed":%b}' % body
 
 

@@ -279,9 +279,9 @@ def test_a_key_in_the_query_is_one_that_nobody_sees(
         answer = call(gateway.base_url, "POST", path + query, human(), key=None)
         assert answer.status == 200, answer.body
         assert KEY not in json.dumps(service.asked[-1])
-    wrong = call(gateway.base_url, "POST", f"{path}?pass=wrong", human(), key=None)
+    wrong = call(gateway.base_url, "POST", f"{path}?pass=wrong&as=frames", human(), key=None)
     assert (wrong.status, wrong.json["trouble"]["kind"]) == (401, "stranger")
-    first = call(gateway.base_url, "POST", f"{path}?pass=wrong", human())
+    first = call(gateway.base_url, "POST", f"{path}?pass=wrong&as=frames", human())
     assert first.status == 200
     assert KEY not in caplog.text
     listed = call(gateway.base_url, "GET", f"/p0/titles?pass={KEY}", key=None)
@@ -445,6 +445,13 @@ def test_errors_are_told_in_its_words(gateway: RunningGateway) -> None:
     assert (no_json.status, no_json.json["trouble"]["kind"]) == (400, "nonsense")
     elsewhere = call(gateway.base_url, "GET", "/nowhere", headers={parley.EDITION: "second"})
     assert "trouble" in elsewhere.json
+
+
+def test_errors_of_arrays_are_arrays(gateway: RunningGateway) -> None:
+    path = "/p1/models/nobody:pieces"
+    answer = call(gateway.base_url, "POST", path, human(), {"x-parley-key": KEY}, key=None)
+    assert answer.status == 404
+    assert [one["trouble"]["kind"] for one in answer.json] == ["unknown"]
 
 
 def test_what_is_lost_is_told(gateway: RunningGateway) -> None:

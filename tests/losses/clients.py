@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.losses.requests import CHAT, MESSAGES, RESPONSES, USER
+from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES, USER
 from tests.losses.values import FILLER
 
 _SCHEMA = {"type": "object"}
@@ -25,6 +25,14 @@ _ASKING: dict[str, dict[str, Any]] = {
         "input": [USER],
         "include": ["message.output_text.logprobs"],
         "tools": [{"type": "function", "name": FILLER, "parameters": _SCHEMA, "strict": False}],
+    },
+    GOOGLE: {
+        "contents": [{"role": "user", "parts": [{"text": FILLER}]}],
+        "generationConfig": {
+            "responseLogprobs": True,
+            "thinkingConfig": {"includeThoughts": True},
+        },
+        "tools": [{"functionDeclarations": [{"name": FILLER, "parametersJsonSchema": _SCHEMA}]}],
     },
 }
 

@@ -20,6 +20,7 @@ from tests.losses.walker import ABSENT, Path, Probe, path_text, walk
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
+GOOGLE = "google_generate_content"
 PROTOCOLS = (CHAT, MESSAGES, RESPONSES)
 
 

@@ -1,4 +1,4 @@
-"""Native requests of the three protocols for the same wish, written by hand per protocol so that
+"""Native requests of the four protocols for the same wish, written by hand per protocol so that
 the tests share nothing with the code they judge.
 """
 
@@ -10,6 +10,7 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.matrix.google import blob, next_google
 from tests.matrix.judges import Api, Seen
 
 WEATHER_SCHEMA = {
@@ -65,7 +66,8 @@ class Wish:
 
 def body(api: Api, model: str, wish: Wish) -> dict[str, Any]:
     """The native request body of a first turn."""
-    return {"chat": _chat, "messages": _messages, "responses": _responses}[api](model, wish)
+    made = {"chat": _chat, "messages": _messages, "responses": _responses, "google": _google}
+    return made[api](model, wish)
 
 
 def _chat(model: str, wish: Wish) -> dict[str, Any]:
@@ -204,6 +206,42 @@ def _responses(model: str, wish: Wish) -> dict[str, Any]:
     return made
 
 
+def _google(model: str, wish: Wish) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = [{"text": wish.prompt}]
+    if wish.image:
+        parts.append(blob("image/png", png()))
+    if wish.document:
+        parts.append(blob("application/pdf", pdf()))
+    settings: dict[str, Any] = {"maxOutputTokens": wish.max_tokens}
+    made: dict[str, Any] = {
+        "model": model,
+        "contents": [{"role": "user", "parts": parts}],
+        "generationConfig": settings,
+    }
+    if wish.system:
+        made["systemInstruction"] = {"role": "user", "parts": [{"text": wish.system}]}
+    if wish.tools:
+        declared = [
+            {
+                "name": name,
+                "description": f"{name} of a city",
+                "parametersJsonSchema": WEATHER_SCHEMA,
+            }
+            for name in wish.tools
+        ]
+        made["tools"] = [{"functionDeclarations": declared}]
+    if wish.required:
+        made["toolConfig"] = {"functionCallingConfig": {"mode": "ANY"}}
+    if wish.thinking:
+        settings["thinkingConfig"] = {"includeThoughts": True, "thinkingLevel": "HIGH"}
+    if wish.schema:
+        settings["responseMimeType"] = "application/json"
+        settings["responseJsonSchema"] = PERSON_SCHEMA
+    if wish.stop:
+        settings["stopSequences"] = [wish.stop]
+    return made
+
+
 @dataclass(frozen=True)
 class Result:
     """What running a tool gave: text, and optionally an image beside it."""
@@ -218,6 +256,9 @@ def next_turn(
     api: Api, first: dict[str, Any], seen: Seen, results: tuple[Result, ...], say: str = ""
 ) -> dict[str, Any]:
     """The native request of the turn after an answer: history, tool results, more user text."""
+    if api == "google":
+        given = [(one.call_id, one.text, png() if one.image else None) for one in results]
+        return next_google(first, prune(seen.final), given, say)
     return {"chat": _next_chat, "messages": _next_messages, "responses": _next_responses}[api](
         prune(first), prune(seen.final), results, say
     )

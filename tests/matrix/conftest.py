@@ -1,8 +1,9 @@
-"""One simulator, one gateway and four judges for all cells."""
+"""One simulator, one gateway and the judges for all cells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ PROTOCOLS: dict[Api, str] = {
     "chat": "openai_chat",
     "messages": "anthropic_messages",
     "responses": "openai_responses",
+    "google": "google_generate_content",
 }
 DIALLED = "sockets"
 """What the upstreams are called that the gateway calls over WebSocket."""
@@ -38,6 +40,21 @@ SOCKETS: list[tuple[Api, Api, Mode, str]] = [
 ]
 """The cells of a Responses client that uses a WebSocket, of an upstream that is called over one,
 and of both."""
+JUDGES = ("python", "node")
+
+
+def cells(modes: Sequence[Mode]) -> list[tuple[Api, Api, Mode, str]]:
+    """All pairs, whole and streamed. Where one side is Google's and the other is not, each way to
+    ask has one of the judges, which take turns."""
+    found: list[tuple[Api, Api, Mode, str]] = []
+    for (number, client), upstream in itertools.product(enumerate(PROTOCOLS), PROTOCOLS):
+        for turn, mode in enumerate(modes, number):
+            crosses = (client == "google") is not (upstream == "google")
+            judges = (JUDGES[turn % 2],) if crosses else JUDGES
+            found += [(client, upstream, mode, judge) for judge in judges]
+    return found
+
+
 CONFIG = """
 [server]
 port = 0

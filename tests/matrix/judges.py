@@ -1,4 +1,4 @@
-"""The judges: the four vendor SDKs, each asked the same way and heard in the same words."""
+"""The judges: the vendors' six SDKs, each asked the same way and heard in the same words."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ import anthropic
 import openai
 import pydantic
 import pytest
+from google.genai import errors as google_errors
 
 from tests.gateway.http import TRUSTS_NOBODY
+from tests.matrix.google import ask_google, fold_chunks, google_error, parts_of
 
-Api = Literal["chat", "messages", "responses"]
+Api = Literal["chat", "messages", "responses", "google"]
 Mode = Literal["full", "helper", "raw", "parse", "socket"]
 NODE_DIR = Path(__file__).parent.parent / "node"
 
@@ -149,7 +151,7 @@ def see_message(final: dict[str, Any]) -> Seen:
     return Seen(
         text="".join(texts),
         texts=texts,
-        reasoning="\n\n".join(block["thinking"] for block in blocks if block["type"] == "thinking"),
+        reasoning="\n\n".join(block["thinking"] for block in blocks if block.get("thinking")),
         refusal=details.get("explanation") if final["stop_reason"] == "refusal" else None,
         calls=tuple(
             Call(block["id"], block["name"], json.dumps(block["input"]))
@@ -222,14 +224,47 @@ def see_response(final: dict[str, Any]) -> Seen:
     )
 
 
-SEE = {"chat": see_chat, "messages": see_message, "responses": see_response}
+def see_google(final: dict[str, Any]) -> Seen:
+    """A `GenerateContentResponse` object."""
+    candidate = (final.get("candidates") or [{}])[0]
+    parts = (candidate.get("content") or {}).get("parts") or []
+    usage = final.get("usageMetadata") or {}
+    counts = {
+        "input": usage.get("promptTokenCount"),
+        "output": usage.get("candidatesTokenCount", 0) + usage.get("thoughtsTokenCount", 0),
+        "total": usage.get("totalTokenCount"),
+        "cached": usage.get("cachedContentTokenCount"),
+        "reasoning": usage.get("thoughtsTokenCount"),
+    }
+    calls = [part["functionCall"] for part in parts if "functionCall" in part]
+    texts = tuple(part["text"] for part in parts if part.get("text") and not part.get("thought"))
+    grounding = candidate.get("groundingMetadata") or {}
+    return Seen(
+        text="".join(texts),
+        texts=texts,
+        reasoning="".join(part["text"] for part in parts if part.get("thought")),
+        calls=tuple(Call(one["id"], one["name"], json.dumps(one["args"])) for one in calls),
+        finish=candidate.get("finishReason"),
+        usage={name: count for name, count in counts.items() if count is not None and usage},
+        citations=tuple(one["web"]["uri"] for one in grounding.get("groundingChunks") or ()),
+        model=final["modelVersion"],
+        final=final,
+    )
+
+
+SEE = {
+    "chat": see_chat,
+    "messages": see_message,
+    "responses": see_response,
+    "google": see_google,
+}
 
 
 # Python SDKs ---------------------------------------------------------------------------------
 
 
 class PythonJudge:
-    """openai-python and anthropic-python."""
+    """openai-python, anthropic-python and google-genai."""
 
     name = "python"
 
@@ -239,6 +274,9 @@ class PythonJudge:
             final = getattr(self, f"_{ask.api}")(ask)
         except (openai.APIError, anthropic.APIError) as error:
             return Seen(error=_python_error(error))
+        except google_errors.APIError as error:
+            name, status, kind, message = google_error(error)
+            return Seen(error=Error(name, status, kind, None, message))
         if ask.mode == "raw":
             return Seen(final=final)
         if ask.mode == "parse":
@@ -258,6 +296,9 @@ class PythonJudge:
 
     def close(self) -> None:
         """Nothing to end."""
+
+    def _google(self, ask: Ask) -> Any:
+        return ask_google(ask.mode, ask.base_url, ask.key, ask.body, Person)
 
     def _openai(self, ask: Ask) -> openai.OpenAI:
         return openai.OpenAI(
@@ -376,7 +417,7 @@ _TERMINAL = ("response.completed", "response.incomplete", "response.failed", "er
 
 
 class NodeJudge:
-    """openai-node and @anthropic-ai/sdk, in one Node process for the whole run."""
+    """openai-node, @anthropic-ai/sdk and @google/genai, in one Node process for the whole run."""
 
     name = "node"
 
@@ -407,6 +448,9 @@ class NodeJudge:
             "key": ask.key,
             "body": ask.body,
         }
+        if ask.api == "google":
+            model, contents, config = parts_of(ask.body)
+            job["body"] = {"model": model, "contents": contents, "config": config}
         assert self._process.stdin is not None
         with self._lock:
             self._process.stdin.write(json.dumps(job) + "\n")
@@ -421,7 +465,11 @@ class NodeJudge:
             )
         if ask.mode == "parse":
             return Seen(parsed=answer["final"])
-        return Seen(final=answer["final"]) if ask.mode == "raw" else SEE[ask.api](answer["final"])
+        if ask.mode == "raw":
+            return Seen(final=answer["final"])
+        if ask.api == "google" and ask.mode == "helper":
+            return see_google(fold_chunks(answer["final"]))
+        return SEE[ask.api](answer["final"])
 
     def close(self) -> None:
         """End the Node process."""

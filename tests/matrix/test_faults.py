@@ -12,13 +12,12 @@ from dragoman.lab.simulator.script import Failure, Fault, FaultKind, Pace, Scena
 from dragoman.server.testing import running_gateway
 from tests.matrix.bodies import Wish, body
 from tests.matrix.cases import APIS
-from tests.matrix.conftest import CONFIG, DIALLED, SOCKETS, UPSTREAMS, Stage
+from tests.matrix.conftest import CONFIG, DIALLED, JUDGES, SOCKETS, UPSTREAMS, Stage, cells
 from tests.matrix.judges import Api, Ask, Mode, Seen
 
 STATUSES = (400, 401, 402, 403, 404, 413, 429, 500, 503, 529)
-JUDGES = ("python", "node")
 MODES: tuple[Mode, ...] = ("full", "helper", "raw")
-GRID = [*itertools.product(APIS, APIS, MODES, JUDGES), *SOCKETS]
+GRID = [*cells(MODES), *SOCKETS]
 UPSTREAM = """
 [[upstreams]]
 name = "{api}-{label}"
@@ -151,7 +150,7 @@ def test_an_answer_that_cannot_be_believed_is_an_error(
 
 @pytest.mark.parametrize(
     ("client", "upstream", "mode", "judge"),
-    [*itertools.product(APIS, APIS, ["helper"], JUDGES), *SOCKETS],
+    [*cells(["helper"]), *SOCKETS],
 )
 def test_a_long_silence_is_bridged(
     stage: Stage, client: Api, upstream: Api, mode: Mode, judge: str
@@ -169,7 +168,7 @@ KINDS: tuple[FaultKind, ...] = ("truncate", "close", "reset")
 
 @pytest.mark.parametrize(
     ("client", "upstream", "mode", "judge"),
-    [*itertools.product(APIS, APIS, ["raw"], ["python"]), *SOCKETS],
+    [*((*pair, "raw", "python") for pair in itertools.product(APIS, APIS)), *SOCKETS],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_break_inside_tool_arguments_never_completes_the_call(
@@ -179,7 +178,9 @@ def test_a_break_inside_tool_arguments_never_completes_the_call(
 
     name = f"half_call_{kind}"
     call = ToolCall("get_weather", '{"city": "Paris and a very long way beyond it"}')
-    stage.script(name, Scenario(steps=(call,), pace=Pace(size=3), fault=Fault(kind, after=8)))
+    # A call of Google's is one chunk: what breaks off there is the answer.
+    after = 1 if upstream == "google" else 8
+    stage.script(name, Scenario(steps=(call,), pace=Pace(size=3), fault=Fault(kind, after=after)))
     made = body(client, f"{upstream}-calm/sim-{name}", Wish(tools=("get_weather",)))
     seen = stage.judge(judge).ask(Ask(client, mode, faulty, made))
     assert_no_success(seen)

@@ -3,6 +3,7 @@
 import readline from "node:readline";
 import OpenAI from "openai";
 import Anthropic from "@anthropic-ai/sdk";
+import { GoogleGenAI } from "@google/genai";
 import { zodResponseFormat, zodTextFormat } from "openai/helpers/zod";
 import { zodOutputFormat } from "@anthropic-ai/sdk/helpers/zod";
 import { z } from "zod";
@@ -13,6 +14,9 @@ const openai = (job) =>
   new OpenAI({ apiKey: job.key, baseURL: `${job.baseUrl}/v1`, maxRetries: 0, timeout: 20000 });
 const anthropic = (job) =>
   new Anthropic({ apiKey: job.key, baseURL: job.baseUrl, maxRetries: 0, timeout: 20000 });
+
+const google = (job) =>
+  new GoogleGenAI({ apiKey: job.key, httpOptions: { baseUrl: job.baseUrl, timeout: 20000 } });
 
 const play = {
   chat: {
@@ -68,12 +72,44 @@ const play = {
       return answer.output_parsed;
     },
   },
+  google: {
+    full: (job) => google(job).models.generateContent(job.body),
+    helper: async (job, seen) => {
+      const { model, contents, config } = job.body;
+      const chat = google(job).chats.create({ model, config, history: contents.slice(0, -1) });
+      const stream = await chat.sendMessageStream({ message: contents.at(-1).parts });
+      for await (const chunk of stream) seen.push(chunk);
+      const kept = chat.getHistory(true);
+      if (seen.at(-1)?.candidates && kept.length <= contents.length)
+        throw new Error("the SDK forgot the turn");
+      return seen;
+    },
+    raw: async (job, seen) => {
+      const stream = await google(job).models.generateContentStream(job.body);
+      for await (const chunk of stream) seen.push(chunk);
+      return seen;
+    },
+    parse: async (job) => {
+      const responseJsonSchema = z.toJSONSchema(Person);
+      const config = { ...job.body.config, responseMimeType: "application/json", responseJsonSchema };
+      const answer = await google(job).models.generateContent({ ...job.body, config });
+      return Person.parse(JSON.parse(answer.text));
+    },
+  },
+};
+
+const googleStatus = (error) => {
+  try {
+    return JSON.parse(error.message).error.status;
+  } catch {
+    return null;
+  }
 };
 
 const describe = (error) => ({
   class: error?.constructor?.name ?? "Error",
   status: error?.status ?? null,
-  type: error?.type ?? error?.error?.error?.type ?? error?.error?.type ?? null,
+  type: error?.type ?? error?.error?.error?.type ?? error?.error?.type ?? googleStatus(error),
   code: error?.code ?? null,
   message: String(error?.message ?? error),
 });

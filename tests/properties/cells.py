@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.events import Event
@@ -23,7 +24,7 @@ from dragoman.sse import Decoder
 from dragoman.translation import Call, tool_names
 from tests import folded
 from tests.folded import Response, fold
-from tests.library import translate_request
+from tests.library import translate_request, with_path
 from tests.losses.clients import asking
 
 PROTOCOLS = tuple(CODECS)
@@ -115,12 +116,22 @@ def write_request(protocol: str, request: Request, ledger: Ledger | None = None)
         ),
     )
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
+    if codec.endpoint.read_path is not None:  # the path says them
+        decoded["model"] = request.model
+        if request.stream:
+            decoded["stream"] = True
     return decoded
 
 
 def read_request(protocol: str, body: dict[str, Any]) -> Request:
     """A request body in canonical form."""
-    return CODECS[protocol].translate.read_request(msgspec.json.encode(body), Sealer())
+    codec = CODECS[protocol]
+    encoded, path = with_path(protocol, msgspec.json.encode(body))
+    request = codec.translate.read_request(encoded, Sealer())
+    operation = codec.endpoint.operation_of(*(path or "").partition("?")[::2])
+    if operation is not None and operation.model is not None:
+        request = replace(request, model=operation.model, stream=bool(operation.stream))
+    return request
 
 
 def call(client: str, upstream: str, stream: bool = False) -> Call:

@@ -24,8 +24,9 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.requests import CustomTool, FunctionTool, Request
+from dragoman.protocols.google_generate_content.conversation import UNSIGNED
 from tests.library import translate_request
-from tests.losses.requests import CHAT, MESSAGES, RESPONSES, cases
+from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES, cases
 from tests.properties import strategies as own
 from tests.properties.cells import (
     CROSSINGS,
@@ -55,13 +56,14 @@ def bare(value: Any) -> Any:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @given(request=own.requests())
 def test_a_request_survives_its_own_protocol(protocol: str, request: Request) -> None:
-    """What a protocol can carry is read back as it was written, without any loss."""
+    """What a protocol can carry is read back as it was written, without any loss. A placeholder
+    for a signature is none."""
     carried = read_request(protocol, write_request(protocol, request))
     ledger = Ledger()
 
     again = read_request(protocol, write_request(protocol, carried, ledger))
 
-    assert list(ledger) == []
+    assert [loss for loss in ledger if loss.detail != UNSIGNED] == []
     assert bare(again) == bare(carried)
 
 
@@ -164,7 +166,7 @@ def test_translation_is_deterministic(client: str, upstream: str, request: Reque
     assert first == second
 
 
-_TURNS = {CHAT: "messages", MESSAGES: "messages", RESPONSES: "input"}
+_TURNS = {CHAT: "messages", MESSAGES: "messages", RESPONSES: "input", GOOGLE: "contents"}
 
 
 @pytest.mark.parametrize(("client", "upstream"), CROSSINGS)
@@ -214,11 +216,13 @@ _LEGAL_NAMES = {
     CHAT: re.compile(r"[A-Za-z0-9_-]{1,64}"),
     MESSAGES: re.compile(r"[A-Za-z0-9_-]{1,128}"),
     RESPONSES: re.compile(r"[A-Za-z0-9_-]{1,64}"),
+    GOOGLE: re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}"),
 }
 _LEGAL_IDS = {
     CHAT: re.compile(r"(?s).+"),
     MESSAGES: re.compile(r"[A-Za-z0-9_-]+"),
     RESPONSES: re.compile(r"(?s).{1,64}"),
+    GOOGLE: re.compile(r"(?s).+"),
 }
 """Ids are passed on unchanged unless the upstream forbids them."""
 
@@ -240,6 +244,12 @@ def names_and_ids(upstream: str, body: dict[str, Any]) -> tuple[list[str], list[
         tools = [tool["name"] for tool in body.get("tools", ())]
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
         return tools, calls, [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
+    if upstream == GOOGLE:
+        parts = [part for content in body["contents"] for part in content["parts"]]
+        declared = [one for tool in body.get("tools", ()) for one in tool["functionDeclarations"]]
+        calls = [part["functionCall"]["id"] for part in parts if "functionCall" in part]
+        answered = [part["functionResponse"] for part in parts if "functionResponse" in part]
+        return [one["name"] for one in declared], calls, [one["id"] for one in answered]
     items = body["input"] if isinstance(body["input"], list) else []
     tools = [tool["name"] for tool in body.get("tools", ())]
     calls = [item["call_id"] for item in items if item.get("type") == "function_call"]

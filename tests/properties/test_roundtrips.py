@@ -17,7 +17,7 @@ from tests.checkers import CHECKERS
 from tests.folded import Response
 from tests.library import translate_request
 from tests.losses.clients import asking
-from tests.losses.requests import CHAT, MESSAGES, RESPONSES
+from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES
 from tests.properties import strategies as own
 from tests.properties.cells import CROSSINGS, LENIENT, read_request, write_request, write_stream
 
@@ -42,8 +42,14 @@ def shown(call: Call, client: str, upstream: str, data: st.DataObject, told: Res
 
 def declared(client: str, tools: list[dict[str, Any]]) -> list[str]:
     """The names of tools in a request body."""
-    names = [tool[tool["type"]]["name"] if client == CHAT else tool["name"] for tool in tools]
-    return [str(name) for name in names]
+    return [str(tool["name"]) for tool in functions(client, tools)]
+
+
+def functions(client: str, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What has the names of tools in a request body."""
+    if client == GOOGLE:
+        return [one for tool in tools for one in tool["functionDeclarations"]]
+    return [tool[tool["type"]] if client == CHAT else tool for tool in tools]
 
 
 @pytest.mark.parametrize(("client", "upstream"), CROSSINGS)
@@ -58,8 +64,8 @@ def test_tools_come_back_under_their_own_names(
     )
     request = read_request(client, asking(client, stream=True))
     body = write_request(client, msgspec.structs.replace(request, tools=tools))
-    for tool, name in zip(body["tools"], names, strict=True):
-        (tool[tool["type"]] if client == CHAT else tool)["name"] = name
+    for function, name in zip(functions(client, body["tools"]), names, strict=True):
+        function["name"] = name
     call = translate_request(client, upstream, msgspec.json.encode(body), options=LENIENT)
     sent = declared(upstream, msgspec.json.decode(call.body)["tools"])
     number = data.draw(st.integers(0, len(names) - 1))

@@ -28,6 +28,8 @@ TYPES = {root.client: Record(root.type) for root in ROOTS if root.source != "bet
 def check(upstream: str, body: dict[str, Any]) -> None:
     """The body is of the SDK's type, and obeys the service's own rules."""
     REQUEST_CHECKERS[upstream](body)
+    if upstream not in TYPES:
+        return  # its SDKs have no type of a whole body
     # The SDKs declare `stream` apart, for it decides what a call returns.
     typed = {name: value for name, value in body.items() if name != "stream"}
     assert list(problems(TYPES[upstream], typed)) == []
@@ -48,7 +50,7 @@ def test_any_conversation_becomes_a_valid_request(
         return
 
     written = msgspec.json.decode(call.body)
-    if written.get("messages") == []:
+    if [] in (written.get("messages"), written.get("contents")):
         # Nothing was said that could be sent: no policy but the lenient one lets that pass.
         assert any(loss.kind is LossKind.CONTENT for loss in call.losses)
         return

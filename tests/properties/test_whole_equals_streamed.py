@@ -49,9 +49,10 @@ from dragoman.protocols.anthropic_messages.partial_json import read_cut_object
 from dragoman.protocols.settings import make_options
 from dragoman.sse import DONE, Decoder
 from tests.folded import unfold
-from tests.losses.requests import CHAT, MESSAGES, RESPONSES
+from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES
 from tests.properties import strategies as own
 from tests.properties.cells import reply, restored
+from tests.tables.clients import answer_of
 
 LOGPROB = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}
 USAGE = Usage(input=5, output=3, cached=1, cache_write=1, reasoning=2)
@@ -193,6 +194,7 @@ ACCUMULATED: dict[str, Callable[[bytes], Any]] = {
     CHAT: accumulated_chat,
     MESSAGES: accumulated_messages,
     RESPONSES: accumulated_responses,
+    GOOGLE: lambda stream: answer_of(GOOGLE, stream),
 }
 
 
@@ -284,7 +286,7 @@ askings = st.builds(
 )
 
 
-@pytest.mark.parametrize("protocol", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize("protocol", [CHAT, MESSAGES, RESPONSES, GOOGLE])
 @given(events=any_events(), asked=askings)
 def test_any_answer(protocol: str, events: list[Event], asked: Asked) -> None:
     check(protocol, events, asked)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.losses import Policy
 from dragoman.protocols.settings import make_capabilities, make_options
-from tests.losses.requests import CHAT, MESSAGES, RESPONSES
+from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES
 from tests.properties.strategies import PDF, PNG
 
 _ids = st.sampled_from(("a", "b", "c.d", "x" * 70))
@@ -171,6 +171,36 @@ _items = st.one_of(
     st.just({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}),
 )
 
+_google_parts = st.one_of(
+    st.builds(lambda text: {"text": text}, _texts),
+    st.just({"inlineData": {"mimeType": "image/png", "data": PNG}}),
+    st.just({"inline_data": {"mime_type": "application/pdf", "data": PDF}}),
+)
+_google_results = st.builds(
+    lambda name, text: {"functionResponse": {"name": name, "response": {"output": text}}},
+    _names,
+    _texts,
+)
+_google_calls = st.builds(
+    lambda name, more: {"functionCall": {"name": name, "args": {"a": 1}}, **more},
+    _names,
+    st.sampled_from(({}, {"thoughtSignature": "skip_thought_signature_validator"})),
+)
+_google_turns = st.one_of(
+    st.builds(
+        lambda parts: {"role": "user", "parts": parts},
+        st.lists(st.one_of(_google_parts, _google_results), min_size=1, max_size=4),
+    ),
+    st.builds(
+        lambda parts: {"role": "model", "parts": parts},
+        st.lists(
+            st.one_of(st.builds(lambda text: {"text": text}, _texts), _google_calls),
+            min_size=1,
+            max_size=4,
+        ),
+    ),
+)
+
 _tools = st.lists(_names, max_size=3, unique=True)
 _EXTRA: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     CHAT: st.fixed_dictionaries(
@@ -210,8 +240,25 @@ _EXTRA: dict[str, st.SearchStrategy[dict[str, Any]]] = {
             "top_p": st.just(0.5),
         },
     ),
+    GOOGLE: st.fixed_dictionaries(
+        {},
+        optional={
+            "system_instruction": st.builds(lambda text: {"parts": [{"text": text}]}, _texts),
+            "generationConfig": st.sampled_from(
+                (
+                    {"maxOutputTokens": 500, "stopSequences": ["a", "b", "c", "d", "e"]},
+                    {"thinkingConfig": {"thinkingBudget": 0}},
+                    {"thinkingConfig": {"thinkingLevel": "HIGH", "includeThoughts": True}},
+                )
+            ),
+        },
+    ),
 }
-_TURNS = {CHAT: ("messages", _chat_turns), MESSAGES: ("messages", _message_turns)}
+_TURNS = {
+    CHAT: ("messages", _chat_turns),
+    MESSAGES: ("messages", _message_turns),
+    GOOGLE: ("contents", _google_turns),
+}
 
 
 def _tool(client: str, name: str) -> dict[str, Any]:
@@ -220,6 +267,8 @@ def _tool(client: str, name: str) -> dict[str, Any]:
         return {"type": "function", "function": {"name": name, "parameters": schema}}
     if client == MESSAGES:
         return {"name": name, "input_schema": schema}
+    if client == GOOGLE:
+        return {"functionDeclarations": [{"name": name}]}
     return {"type": "function", "name": name, "parameters": schema, "strict": False}
 
 

@@ -23,7 +23,7 @@ from dragoman.translation import Call
 from tests.checkers import CHECKERS
 from tests.library import translate_request
 from tests.tables.clients import answer_of
-from tests.tables.requests import LEAST, A, C, JsonObject, R, value_at
+from tests.tables.requests import LEAST, A, C, G, JsonObject, R, value_at
 from tests.tables.upstreams import STREAMS
 
 __all__ = ["CHAT_USAGE", "MESSAGES_USAGE", "RESPONSES_USAGE", "Row", "check", "ids"]
@@ -48,6 +48,13 @@ RESPONSES_USAGE: JsonObject = {
     "output_tokens": 7,
     "output_tokens_details": {"reasoning_tokens": 2},
     "total_tokens": 27,
+}
+GOOGLE_USAGE: JsonObject = {
+    "promptTokenCount": 20,
+    "cachedContentTokenCount": 4,
+    "candidatesTokenCount": 5,
+    "thoughtsTokenCount": 2,
+    "totalTokenCount": 27,
 }
 """The same counts in the words of each protocol."""
 
@@ -92,6 +99,18 @@ LEAST_ANSWER: dict[str, JsonObject] = {
         "usage": RESPONSES_USAGE,
         "error": None,
         "incomplete_details": None,
+    },
+    G: {
+        "candidates": [
+            {
+                "content": {"parts": [{"text": "x"}], "role": "model"},
+                "finishReason": "STOP",
+                "index": 0,
+            }
+        ],
+        "usageMetadata": GOOGLE_USAGE,
+        "modelVersion": "up",
+        "responseId": "up",
     },
 }
 """The least answer of each protocol; a row replaces members of it."""

@@ -99,6 +99,39 @@ def _add_to_block(
             inputs[index] = inputs.get(index, "") + delta["partial_json"]
 
 
+def _google_answer(chunks: list[JsonObject]) -> JsonObject:
+    parts: list[JsonObject] = []
+    answer: JsonObject = {}
+    for chunk in chunks:
+        answer |= chunk
+        for candidate in chunk.get("candidates", ()):
+            for part in candidate["content"]["parts"]:
+                _add_part(parts, dict(part))
+    logprobs = [one.get("logprobsResult") for c in chunks for one in c.get("candidates", ())]
+    for candidate in answer.get("candidates", ()):
+        candidate["content"] = {"parts": parts or [{"text": ""}], "role": "model"}
+        found = [one for one in logprobs if one is not None]
+        if found:
+            candidate["logprobsResult"] = {
+                name: [token for one in found for token in one[name]]
+                for name in ("chosenCandidates", "topCandidates")
+            }
+    return answer
+
+
+def _add_part(parts: list[JsonObject], part: JsonObject) -> None:
+    """Texts of one kind are one part, up to a signature; an empty one is none."""
+    last = parts[-1] if parts else {}
+    if part.get("text") == "" and "thoughtSignature" not in part:
+        return
+    alike = "text" in last and "text" in part and last.get("thought") == part.get("thought")
+    if alike and "thoughtSignature" not in last and (part["text"] or not part.get("thought")):
+        last["text"] += part.pop("text")
+        last |= part
+    else:
+        parts.append(part)
+
+
 def _responses_answer(events: list[JsonObject]) -> JsonObject:
     response: JsonObject = events[-1]["response"]
     return response
@@ -108,6 +141,7 @@ _ANSWERS: dict[str, Callable[[list[JsonObject]], JsonObject]] = {
     "openai_chat": _chat_answer,
     "anthropic_messages": _messages_answer,
     "openai_responses": _responses_answer,
+    "google_generate_content": _google_answer,
 }
 
 

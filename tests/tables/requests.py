@@ -29,12 +29,14 @@ KNOB, CONVERTED = LossKind.KNOB, LossKind.CONVERTED
 CONTENT = LossKind.CONTENT
 REPAIRED, CONTENT = LossKind.REPAIRED, LossKind.CONTENT
 C, A, R = "openai_chat", "anthropic_messages", "openai_responses"
+G = "google_generate_content"
 
 HI: JsonObject = {"role": "user", "content": "hi"}
 LEAST: dict[str, JsonObject] = {
     C: {"model": "m", "messages": [HI]},
     A: {"model": "m", "max_tokens": 4096, "messages": [HI]},
     R: {"model": "m", "input": "hi"},
+    G: {"model": "m", "contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
 }
 """The least body of each protocol."""
 

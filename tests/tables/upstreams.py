@@ -7,7 +7,7 @@ under test: texts come in two pieces, calls and reasoning in fragments, usage at
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tests.protocols.openai_responses.upstream import events_of
@@ -143,9 +143,38 @@ def responses_stream(answer: JsonObject) -> bytes:
     return b"".join(map(_named, events_of(answer)))
 
 
+# --- generateContent ----------------------------------------------------------------------------
+
+
+def google_stream(answer: JsonObject) -> bytes:
+    """A whole answer as its chunks: each candidate's parts one after the other, then its end."""
+    others = {name: value for name, value in answer.items() if name != "candidates"}
+    chunks: list[JsonObject] = []
+    for candidate in answer.get("candidates") or ():
+        index = {"index": candidate["index"]} if "index" in candidate else {}
+        end = {name: value for name, value in candidate.items() if name != "content"}
+        for piece in _google_pieces((candidate.get("content") or {}).get("parts") or ()):
+            content = {"role": "model", "parts": [piece]}
+            chunks.append({**others, "candidates": [{"content": content, **index}]})
+        last = {"role": "model", "parts": [{"text": ""}]}
+        chunks.append({**others, "candidates": [{"content": last, **end}]})
+    frames = [_data(chunk) for chunk in chunks or [answer]]
+    return b"".join(frames).replace(b"\n", b"\r\n")
+
+
+def _google_pieces(parts: Iterable[JsonObject]) -> Iterator[JsonObject]:
+    for part in parts:
+        if not part.get("text") or "thoughtSignature" in part:
+            yield part
+            continue
+        for piece in _halves(part["text"]):
+            yield {**part, "text": piece}
+
+
 STREAMS: dict[str, Callable[[JsonObject], bytes]] = {
     "openai_chat": chat_stream,
     "anthropic_messages": messages_stream,
     "openai_responses": responses_stream,
+    "google_generate_content": google_stream,
 }
 """Stream of a whole answer, by protocol."""

@@ -16,7 +16,7 @@ from tests.matrix.conftest import SOCKETS
 from tests.matrix.judges import Api, DiallingJudge, Mode
 
 PAGE = Path(__file__).parent.parent.parent / "docs/matrix.md"
-SHORT: dict[Api, str] = {"chat": "C", "messages": "M", "responses": "R"}
+SHORT: dict[Api, str] = {"chat": "C", "messages": "M", "responses": "R", "google": "G"}
 Reason = Callable[[Api, Api], Cannot | str | None]
 
 
@@ -25,11 +25,13 @@ def _always(client: Api, upstream: Api) -> Cannot | str | None:
 
 
 def _no_custom_client(client: Api, upstream: Api) -> Cannot | str | None:
+    if client == "google":
+        return "a Google client has no free-text tools"
     return "a Messages client has no free-text tools" if client == "messages" else None
 
 
 def _no_signature(client: Api, upstream: Api) -> Cannot | str | None:
-    if client == "chat" and upstream != "chat":
+    if client == "chat" and upstream not in ("chat", "google"):
         return Cannot("Chat has no field for signatures: the second turn goes without, reported")
     return None
 
@@ -48,14 +50,15 @@ OTHERS: tuple[tuple[str, Reason], ...] = (
     ("long silence, bridged by signs of life", _always),
     ("a 200 with an error, HTML, nothing, or another protocol's answer", _always),
 )
-HEAD = """# The nine pairs
+HEAD = """# The sixteen pairs
 
 Written by `python -m tools.pages.matrix` from the tables that the tests in `tests/matrix` run on; a
 test keeps this page up to date. Each cell is a real client on a real gateway on the simulated
-upstream, over sockets, full and streaming, judged by openai-python, openai-node, anthropic-python
-and @anthropic-ai/sdk with their stream and parse helpers. Columns are client→upstream: C is Chat
-Completions, M Messages, R Responses, and W Responses over WebSocket, where openai-python and
-anthropic-python judge streams.
+upstream, over sockets, full and streaming, judged by openai-python, openai-node, anthropic-python,
+@anthropic-ai/sdk, google-genai and @google/genai with their stream and parse helpers and chats.
+Columns are client→upstream: C is Chat Completions, M Messages, R Responses, G Google's
+generateContent, and W Responses over WebSocket, where the SDKs for Python judge streams. Where one
+side is Google's alone, each way to ask has one of the two languages' SDKs.
 
 ✓ passes in all of these. A number is a note below: what that protocol has no way to say, and what
 the test shows to happen instead.

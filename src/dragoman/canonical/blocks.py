@@ -159,6 +159,15 @@ class Audio(Block, frozen=True, kw_only=True):
     format: str
 
 
+class Media(Block, frozen=True, kw_only=True):
+    """A film, or a recording that is no `Audio`: of another format, or at an address. `media_type`
+    is empty if it is not known.
+    """
+
+    source: MediaSource
+    media_type: str
+
+
 class SearchResult(Block, frozen=True, kw_only=True):
     """A search hit given to the model as content."""
 

@@ -33,9 +33,11 @@ class FinishReason(StrEnum):
 
 class Finish(Struct, frozen=True):
     """How an answer ended. `category` is a vendor's word for what a filter objected to; `declined`
-    whether an end by a filter is reported as the model's refusal, which answers the request."""
+    whether an end by a filter is reported as the model's refusal, which answers the request;
+    `of_prompt` whether the filter withheld the whole answer because of the request."""
 
     reason: FinishReason
     stop_sequence: str | None = None
     category: str | None = None
     declined: bool = False
+    of_prompt: bool = False

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dragoman.canonical.requests import ToolRef
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+_LETTER = re.compile(r"[A-Za-z_]")
 
 
 def safe_id(value: str, limit: int) -> str:
@@ -36,23 +37,24 @@ def _hashed(legal: str, value: str, limit: int) -> str:
 
 
 class ToolNames:
-    """A collision-free, reversible map between the client's tools and upstream tool names.
+    """A collision-free, reversible map between the client's tools and upstream tool names, which
+    have at most `limit` characters and, where `lettered`, begin with a letter or an underscore.
 
     Ordinary legal names stay as they are. A tool in a namespace becomes `namespace__name`,
     illegal characters become `_`, and a name that is too long, was changed, or would clash
     gets a hash of its full name: the result never depends on the order of tools.
     """
 
-    __slots__ = ("_inward", "_limit", "_outward")
+    __slots__ = ("_inward", "_lettered", "_limit", "_outward")
 
-    def __init__(self, tools: Collection[ToolRef], limit: int) -> None:
-        self._limit = limit
+    def __init__(self, tools: Collection[ToolRef], limit: int, *, lettered: bool = False) -> None:
+        self._limit, self._lettered = limit, lettered
         self._outward: dict[tuple[str | None, str], str] = {}
         self._inward: dict[str, ToolRef] = {}
         if not tools:
             return
         refs = {(ref.namespace, ref.name): ref for ref in tools}
-        odd = {key for key in refs if key[0] is not None or not _is_legal(key[1], limit)}
+        odd = {key for key in refs if key[0] is not None or not self._is_legal(key[1])}
         candidates = {key: _flat(*key) for key in refs} if odd else {}
         uses = Counter(candidates.values()) if odd else {}
         plain = {name for (space, name) in candidates if space is None}
@@ -60,7 +62,7 @@ class ToolNames:
             flat = key[1]
             if key in odd:
                 flat = candidates[key]
-                legal = _ILLEGAL.sub("_", flat)
+                legal = self._begun(_ILLEGAL.sub("_", flat))
                 clashes = uses[flat] > 1 or (key[0] is not None and flat in plain)
                 if legal != flat or len(flat) > limit or clashes or not flat:
                     flat = _hashed(legal, repr(key), limit)
@@ -74,7 +76,19 @@ class ToolNames:
     def outward(self, name: str, namespace: str | None = None) -> str:
         """The upstream's name for a tool, also for one that was never declared."""
         known = self._outward.get((namespace, name))
-        return known if known is not None else safe_id(_flat(namespace, name), self._limit)
+        if known is not None:
+            return known
+        flat = _flat(namespace, name)
+        if self._is_legal(flat):
+            return flat
+        return _hashed(self._begun(_ILLEGAL.sub("_", flat)), flat, self._limit)
+
+    def _is_legal(self, name: str) -> bool:
+        return _is_legal(name, self._limit) and self._begun(name) == name
+
+    def _begun(self, name: str) -> str:
+        """The name with a legal beginning."""
+        return f"_{name}" if self._lettered and not _LETTER.match(name) else name
 
     def inward(self, name: str) -> ToolRef | None:
         """The client's tool behind an upstream name; None if no such tool was declared."""

@@ -127,7 +127,8 @@ class Capabilities(Extensible, frozen=True, kw_only=True):
     tools."""
     final_assistant: bool = True
     """The upstream takes a conversation whose last message is the model's own; otherwise a user
-    message that asks to go on is put after it. Where it refuses, that is remembered."""
+    message that asks to go on is put after it. Where it refuses, that is remembered. Google
+    upstreams have `false` if it is not set."""
     output_limit: bool = True
     """Chat and Responses upstreams take an output limit. Where it refuses, that is remembered."""
     reasoning_in: Literal["field", "auto", "tags"] = "field"

@@ -186,6 +186,9 @@ class Request(Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
     stop: tuple[str, ...] = ()
     logprobs: bool = False
     top_logprobs: int | None = None

@@ -21,6 +21,7 @@ from dragoman.http.head import header_lines
 from dragoman.http.problems import BodyRefused, ClientGone, Problem
 from dragoman.http.request import Request
 from dragoman.protocols.base import OFFICIAL, Codec, Operation
+from dragoman.sse import encode
 from dragoman.translation.call import mint_request_id
 
 _JSON = b"content-type: application/json\r\n"
@@ -347,6 +348,11 @@ class IncomingRequest:
     async def fail(self, fault: Fault, headers: Headers | None = None) -> None:
         """Answer with an error in the client's own shape."""
         status, body, own = rendered(self.codec, fault, self.request_id, self.options)
+        asked = self.operation
+        if asked is not None and asked.stream and asked.form is not None:
+            # What asks for a stream in another form reads its errors in that form, too.
+            framing = asked.form.framing()
+            body = framing.write(encode(body)) + framing.end()
         await self.reply(status, body, [*own, *(headers or ())])
 
     def _begin(self, status: int) -> None:

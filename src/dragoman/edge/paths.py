@@ -10,13 +10,15 @@ from dragoman.protocols.base import Codec
 
 _SLASHES = re.compile(r"/{2,}")
 _VERSIONS = re.compile(r"^(?:/v1)+(?=/|$)")
+_BEFORE_ANOTHER = re.compile(r"^/v1(?=/v\d+[a-z])")
 
 
 def normal_path(path: str) -> str:
     """A path in the form of the routes: base URLs are configured with and without `/v1`, with a
-    slash at their end, and with a `/v1` too many.
+    slash at their end, and with a `/v1` too many, also where the client adds another version.
     """
     path = _VERSIONS.sub("/v1", _SLASHES.sub("/", path)).rstrip("/") or "/"
+    path = _BEFORE_ANOTHER.sub("", path)
     if not path.startswith("/v1/") and path.startswith(_versioned()):
         return f"/v1{path}"
     return path
@@ -27,20 +29,27 @@ def codec_of(path: str, headers: Mapping[bytes, bytes]) -> Codec:
     path = normal_path(path)
     for codec in CODECS.values():
         endpoint = codec.endpoint
-        versions = endpoint.version, *endpoint.versions
-        if path.startswith(tuple(version + endpoint.path for version in versions)):
+        if endpoint.read_path is not None:
+            if endpoint.operation_of(path) is not None:
+                return codec
+        elif path.startswith(endpoint.version + endpoint.path):
             return codec
     return implied_codec(headers)
 
 
-def implied_codec(headers: Mapping[bytes, bytes]) -> Codec:
+def implied_codec(headers: Mapping[bytes, bytes], query: bytes = b"") -> Codec:
     """The protocol of a client on a path that implies none: by a header that only its clients send,
-    else the first protocol there is."""
+    or a key in the query, else the first protocol there is."""
     first, *_ = codecs = CODECS.values()
     for codec in codecs:
         sign = codec.endpoint.sign
         if sign and sign in headers:
             return codec
+    if query:
+        names = {part.partition(b"=")[0].decode("latin-1") for part in query.split(b"&")}
+        for codec in codecs:
+            if codec.endpoint.key_parameter in names:
+                return codec
     return first
 
 

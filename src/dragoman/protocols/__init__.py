@@ -9,10 +9,13 @@ from msgspec import Struct
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.protocols.anthropic_messages import CODEC as _ANTHROPIC_MESSAGES
 from dragoman.protocols.base import Codec
+from dragoman.protocols.google_generate_content import CODEC as _GOOGLE_GENERATE_CONTENT
 from dragoman.protocols.openai_chat import CODEC as _OPENAI_CHAT
 from dragoman.protocols.openai_responses import CODEC as _OPENAI_RESPONSES
 
-ProtocolName = Literal["openai_chat", "anthropic_messages", "openai_responses"]
+ProtocolName = Literal[
+    "openai_chat", "anthropic_messages", "openai_responses", "google_generate_content"
+]
 """The built-in protocols."""
 
 CODECS: dict[str, Codec] = {}
@@ -48,5 +51,5 @@ def unregister(name: str) -> None:
     del CODECS[name]
 
 
-for _codec in (_OPENAI_CHAT, _ANTHROPIC_MESSAGES, _OPENAI_RESPONSES):
+for _codec in (_OPENAI_CHAT, _ANTHROPIC_MESSAGES, _OPENAI_RESPONSES, _GOOGLE_GENERATE_CONTENT):
     register(_codec)

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.envelope import PREFIX, Sealer
 from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.events import Event
 from dragoman.canonical.halves import MENDED, Halves
@@ -427,9 +427,9 @@ class Counting(Struct, frozen=True, kw_only=True):
     locate: Callable[[str], str] | None = None
     """The path and query at which an upstream counts for a model, given percent-encoded; None:
     `path`."""
-    write_request: Callable[[bytes], bytes]
-    """The body of a request for a count, from that of a request for an answer: all that is part of
-    the prompt, and nothing that the endpoint does not take."""
+    write_request: Callable[[bytes, str], bytes]
+    """The body of a request for a count, from that of a request for an answer of a model: all that
+    is part of the prompt, and nothing that the endpoint does not take."""
     completed: Callable[[Mapping[str, msgspec.Raw]], Mapping[str, msgspec.Raw]] = lambda members: (
         members
     )
@@ -620,6 +620,8 @@ class Translate(Struct, frozen=True, kw_only=True):
     """The bytes to write in a stream during silence."""
     tool_name_limit: int
     """Longest tool name the protocol allows."""
+    tool_names_lettered: bool = False
+    """Whether tool names must begin with a letter or an underscore."""
     renamed_properties: Callable[[FunctionTool], dict[str, str]] = lambda tool: {}
     """The properties of a tool's arguments whose names the services refuse, with legal ones."""
     namespaces: bool = False
@@ -645,6 +647,8 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     suits: Callable[[Options], bool] = lambda options: True
     """Whether answers may be passed through; False if options require answers in a form that no
     upstream writes."""
+    envelope: bytes = b'"' + PREFIX.encode()
+    """Bytes that a body with reasoning state in the gateway's envelopes certainly has."""
     may_have_envelopes: Callable[[Any], bool] = lambda checked: True
     """Whether there may be reasoning state in the gateway's envelopes, by what `shape` decoded."""
     without_envelopes: Callable[[Mapping[str, msgspec.Raw], Ledger], Mapping[str, msgspec.Raw]]

@@ -15,11 +15,11 @@ def read_count(body: bytes) -> int | None:
     return token_count(counted)
 
 
-def without(*names: str) -> Callable[[bytes], bytes]:
+def without(*names: str) -> Callable[[bytes, str], bytes]:
     """The function behind `Counting.write_request` where a count does not take these members; the
     others are unchanged."""
 
-    def write_request(body: bytes) -> bytes:
+    def write_request(body: bytes, model: str) -> bytes:
         counted = members(body)
         for name in names:
             counted.pop(name, None)

@@ -18,6 +18,7 @@ from dragoman.protocols.hosts import host_of, is_below
 from dragoman.protocols.settings import with_settings
 
 CHAT: Final = "openai_chat"
+GOOGLE: Final = "google_generate_content"
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -105,6 +106,29 @@ KNOWN: Final = (
         hosts=("anthropic.com",),
         capabilities={"auto_cache": True},
         source="the vendor caches nothing unasked, and clients of OpenAI's protocols cannot ask",
+    ),
+    Known(
+        protocol=GOOGLE,
+        capabilities={"efforts": ("minimal", "low", "medium", "high")},
+        source="Google's guide to thinking has these levels",
+    ),
+    Known(
+        protocol=GOOGLE,
+        models=("*pro*", "*gemini-3.7-flash*"),
+        capabilities={"efforts": ("low", "medium", "high")},
+        source="these models refuse the level `minimal`",
+    ),
+    Known(
+        protocol=GOOGLE,
+        models=("*gemini-3-pro*",),
+        capabilities={"efforts": ("low", "high")},
+        source="the first models of the generation have these two levels",
+    ),
+    Known(
+        protocol=GOOGLE,
+        models=("*gemini-3.[6-9]*", "*gemini-[4-9]*"),
+        capabilities={"sampling": False},
+        source="the models ignore temperature, topP and topK; refusing them is announced",
     ),
     Known(
         models=("gpt-6-astra*",),

@@ -26,6 +26,9 @@ NO_SCHEMA: Final = "the upstream takes no schema for its answer"
 UNNAMED: Final = "output"
 """The name of an unnamed answer schema, for protocols that require one."""
 
+DECODING: Final = ("seed", "presence_penalty", "frequency_penalty")
+"""Settings of the choice of tokens that not all protocols have."""
+
 FAST_TIERS: Final = frozenset({"fast", "priority"})
 """Service tiers of OpenAI's protocols that `map_fast` ties to the speed `fast` of Messages."""
 
@@ -50,6 +53,14 @@ class RequestSettings:
         """Report knobs that the upstream's protocol does not have."""
         for name in names:
             self.lose(name, LossKind.KNOB, NO_COUNTERPART)
+
+    def drop_decoding(self) -> None:
+        """Report the settings `DECODING`, to an upstream whose protocol has none of them; a penalty
+        of 0 asks for nothing."""
+        for name in DECODING:
+            value = getattr(self.request, name)
+            if value is not None and (value != 0 or name == "seed"):
+                self.drop(name)
 
     def lose_thinking(self, kind: LossKind, detail: str) -> None:
         """Report the conversion of the requested thinking."""

@@ -8,9 +8,10 @@ from typing import Final
 from msgspec import Raw, Struct, field
 
 from dragoman import jsontext
-from dragoman.canonical.losses import LossKind
+from dragoman.canonical.blocks import ToolCall
+from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.requests import CustomTool, FunctionTool, HostedTool
-from dragoman.canonical.tools import CUSTOM_INPUT
+from dragoman.canonical.tools import CUSTOM_INPUT, with_renamed_keys, wrap_custom
 from dragoman.protocols.base import Outbound, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.portable_schemas import has_old_words, is_combined, portable
@@ -134,3 +135,40 @@ def emulation_of(tool: CustomTool, outbound: Outbound) -> tuple[str, JsonObject]
         "additionalProperties": False,
     }
     return "\n\n".join(about), schema
+
+
+def input_of(block: ToolCall, outbound: Outbound) -> JsonObject:
+    """The arguments of a call as the object that they are upstream."""
+    if block.custom:
+        if outbound.options.custom_tools == "reject":
+            detail = "a call of a free-text tool cannot be sent upstream"
+            outbound.ledger.add(block.path, LossKind.CONTENT, detail)
+        else:
+            detail = "a free-text call, sent as a function call"
+            outbound.ledger.add(block.path, LossKind.CONVERTED, detail)
+        return wrap_custom(block.arguments)
+    if not block.arguments.strip() and outbound.options.policy is not Policy.STRICT:
+        return {}
+    value = jsontext.object_of(block.arguments)
+    if value is None:
+        return _invalid_input(block, outbound)
+    names = outbound.names
+    known = names.inward(names.outward(block.name, block.namespace))
+    if known is not None and known.properties:
+        value = with_renamed_keys(value, dict(known.properties))
+    return value
+
+
+def _invalid_input(block: ToolCall, outbound: Outbound) -> JsonObject:
+    """The object to send for arguments that are none."""
+    problem = "the arguments are not a JSON object"
+    match outbound.options.invalid_tool_arguments:
+        case "error":
+            outbound.ledger.add(block.path, LossKind.CONTENT, problem)
+        case "empty":
+            detail = f"{problem}: replaced by an empty one"
+            outbound.ledger.add(block.path, LossKind.CONVERTED, detail)
+            return {}
+        case _:
+            outbound.ledger.add(block.path, LossKind.CONVERTED, f"{problem}: wrapped in one")
+    return {"invalid_arguments": block.arguments}

@@ -213,7 +213,7 @@ class Gateway:
             route = serving.routes.get(path) or serving.find(path, received.query)
         codec = None if route is None else route.codec
         if codec is None:
-            codec = implied_codec(received.headers)
+            codec = implied_codec(received.headers, received.query)
         operation = None if route is None else route.operation
         incoming = IncomingRequest(
             received, codec, self._client.clock, path, operation, now.config.options

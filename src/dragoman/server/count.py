@@ -180,7 +180,8 @@ def body_to_count(request: ClientRequest, upstream: str, settings: CallSettings)
     counting = CODECS[upstream].endpoint.counting
     if counting is None or request.codec.name == upstream:
         return Call(request, upstream, settings).body
-    return counting.write_request(Call(_completed(request), upstream, settings).body)
+    body = Call(_completed(request), upstream, settings).body
+    return counting.write_request(body, settings.model or request.model)
 
 
 def estimated(request: ClientRequest, sealer: Sealer) -> int:

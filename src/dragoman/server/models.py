@@ -18,7 +18,7 @@ from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.prices.lookup import Prices
 from dragoman.prices.rates import dollars
-from dragoman.protocols.base import ModelList, to_json
+from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.serving.failures import Failure
 from dragoman.serving.listing import read_models
@@ -169,24 +169,25 @@ class Catalogue:
 
 
 class ModelEndpoints:
-    """Handlers of the paths that list models, in the form of one protocol."""
+    """Handlers of the paths that list models. Protocols whose lists have the same path are told
+    apart by what their clients send, see `edge.paths.implied_codec`."""
 
-    def __init__(self, catalogue: Catalogue, form: ModelList) -> None:
+    def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._form = form
 
     async def list(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """`GET` of all models that the client may use, or the part that its query asks for."""
+        form = incoming.codec.endpoint.models
         listed = (await self._catalogue.models()).items()
         models = [
-            self._form.write_model(name, model.owner, model.details)
+            form.write_model(name, model.owner, model.details)
             for name, model in listed
             if self._catalogue.may_list(caller, name)
         ]
         query = {
             name: values[-1] for name, values in parse_qs(incoming.query.decode("latin-1")).items()
         }
-        await incoming.reply(200, to_json(self._form.write_list(models, query)))
+        await incoming.reply(200, to_json(form.write_list(models, query)))
 
     async def show(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
@@ -199,7 +200,7 @@ class ModelEndpoints:
         model = (await self._catalogue.models()).get(name)
         if model is None or not self._catalogue.may_list(caller, name):
             raise model_not_found(name)
-        entry = self._form.write_model(name, model.owner, model.details)
+        entry = incoming.codec.endpoint.models.write_model(name, model.owner, model.details)
         await incoming.reply(200, to_json(entry))
 
 

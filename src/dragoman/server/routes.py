@@ -48,6 +48,7 @@ class Routes:
 
     def __init__(self, services: Generation, open_handlers: Mapping[str, Handler]) -> None:
         self._services = services
+        self._models = ModelEndpoints(services.catalogue)
         stored = services.stored
         self.below_response = {
             "": {"GET": stored.show, "HEAD": stored.show, "DELETE": stored.delete},
@@ -97,9 +98,9 @@ class Routes:
             path = endpoint.version + endpoint.counting.path
             self.fixed[path] = Route({"POST": services.counter.serve}, codec)
         for models in _model_paths(codec):
-            # Protocols whose lists have the same path share its form, and it implies none of them.
+            # A path of several protocols implies none of them.
             implied = None if models in self.fixed else codec
-            self.fixed[models] = _reading(self._models(codec).list, implied)
+            self.fixed[models] = _reading(self._models.list, implied)
 
     def _operation(self, codec: Codec, operation: Operation) -> Route:
         services = self._services
@@ -110,7 +111,7 @@ class Routes:
         for models in _model_paths(codec):
             if name := _below(path, models):
                 implied = self.fixed[models].codec
-                return _reading(partial(self._models(codec).show, name), implied)
+                return _reading(partial(self._models.show, name), implied)
         return None
 
     def _below_endpoint(self, codec: Codec, path: str) -> Route | None:
@@ -128,9 +129,6 @@ class Routes:
                 }
                 return Route(methods, codec)
         return None
-
-    def _models(self, codec: Codec) -> ModelEndpoints:
-        return ModelEndpoints(self._services.catalogue, codec.endpoint.models)
 
 
 def _open(handler: Handler) -> Route:

@@ -788,4 +788,7 @@ def tool_names(request: Request, upstream: Codec) -> ToolNames:
                 if (space, block.name) not in refs:
                     ref = ToolRef(block.name, block.custom, space, block.form)
                     refs[space, block.name] = ref
-    return ToolNames(refs.values(), upstream.translate.tool_name_limit)
+    translate = upstream.translate
+    return ToolNames(
+        refs.values(), translate.tool_name_limit, lettered=translate.tool_names_lettered
+    )

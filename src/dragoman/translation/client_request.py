@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import jsontext
-from dragoman.canonical.envelope import PREFIX, Sealer
+from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
@@ -273,7 +273,7 @@ class ClientRequest:
         capabilities."""
         members, checked = self.members, self.check()
         passthrough = self.codec.passthrough
-        if passthrough.may_have_envelopes(checked) and _SIGN in self.body:
+        if passthrough.envelope in self.body and passthrough.may_have_envelopes(checked):
             members = passthrough.without_envelopes(members, ledger)
         if without:
             members, _ = passthrough.without_reasoning(members, ledger, without)
@@ -316,9 +316,6 @@ class ClientRequest:
         if self._beginning is None:
             self._beginning = self.codec.passthrough.beginning(self.members)
         return self._beginning
-
-
-_SIGN = b'"' + PREFIX.encode()
 
 
 def _decode_members(

@@ -22,6 +22,7 @@ from dragoman.canonical.blocks import (
     FileId,
     Foreign,
     Image,
+    Media,
     Nested,
     PlainText,
     Reasoning,
@@ -157,6 +158,10 @@ def _files(block: Block) -> Iterator[Files]:
             yield Files(0, 2 * IMAGE_TOKENS)
         case Audio():
             yield Files(len(block.data), math.ceil(len(block.data) / _AUDIO_BYTES))
+        case Media(source=Base64(data=data)):
+            yield Files(len(data), math.ceil(len(data) / _AUDIO_BYTES))
+        case Media():
+            yield Files(0, _NAMED_PAGES * PAGE_TOKENS)
         case Document(source=Nested(blocks)):
             for inner in blocks:
                 yield from _files(inner)
@@ -196,6 +201,8 @@ def _block(block: Block) -> float:
             return _text(block.name)
         case Audio():
             return len(block.data) / 2000
+        case Media(source=Base64(data=data)):
+            return len(data) / 2000
         case Foreign():
             return _json(block.raw)
     return 0.0

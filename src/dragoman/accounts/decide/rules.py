@@ -131,7 +131,7 @@ DEFAULT = RuleSet(
             texts=("user location is not supported",),
         ),
         _BAD_KEY,
-        Rule(Verdict.DISABLE, _KEY_REFUSED, statuses=(400,), words=("api_key_invalid",)),
+        Rule(Verdict.DISABLE, _KEY_REFUSED, statuses=(400, 403), words=("api_key_invalid",)),
         Rule(
             Verdict.DISABLE,
             "its organisation is disabled",

@@ -212,6 +212,31 @@ cline --provider openai-compatible --model {model}""",
         'crush itself replaces `$DRAGOMAN_KEY`. `"type": "anthropic"` speaks Messages.',
     ),
     Guide(
+        "Gemini CLI",
+        ("Google",),
+        (
+            (
+                "shell",
+                """\
+export GOOGLE_GEMINI_BASE_URL={url}
+export GEMINI_API_KEY="$DRAGOMAN_KEY"
+gemini --model {model}""",
+            ),
+            (
+                "~/.gemini/settings.json",
+                """\
+{
+  "security": {"auth": {"selectedType": "gemini-api-key"}}
+}""",
+            ),
+        ),
+        "Tool loops as its version 0.61 makes them: parallel calls, signatures, thoughts. The "
+        "tests do not run it.",
+        "Nothing of note.",
+        "Without `selectedType` it stops with `Invalid auth method selected` when a base URL is "
+        "set. It asks no list of models: name one. It tries again by itself up to ten times.",
+    ),
+    Guide(
         "Copilot CLI",
         ("Chat", "Messages", "Responses"),
         (

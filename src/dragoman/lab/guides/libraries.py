@@ -65,8 +65,42 @@ console.log(answer.content);""",
         "Server tools, containers, batches.",
     ),
     Guide(
+        "Google Gen AI SDKs",
+        ("Google",),
+        (
+            (
+                "python",
+                """\
+import os
+
+from google import genai
+
+options = {"base_url": "{url}"}
+client = genai.Client(api_key=os.environ["DRAGOMAN_KEY"], http_options=options)
+print(client.models.generate_content(model="{model}", contents="Hello!").text)""",
+            ),
+            (
+                "javascript",
+                """\
+import { GoogleGenAI } from "@google/genai";
+
+const httpOptions = { baseUrl: "{url}" };
+const client = new GoogleGenAI({ apiKey: process.env.DRAGOMAN_KEY, httpOptions });
+const answer = await client.models.generateContent({ model: "{model}", contents: "Hello!" });
+console.log(answer.text);""",
+            ),
+        ),
+        "Answers and streams, chats, automatic function calling, structured output, `count_tokens` "
+        "and the list of models, on all four kinds of upstream.",
+        "Files, caches and batches, which belong to an account of Google's; safety settings on "
+        "other upstreams.",
+        "`base_url` without a version: the SDKs add `/v1`, older ones `/v1beta`, and both work. "
+        "Names of models must have no `?` and no `&`. `vertexai=True` with a base URL of one's own "
+        "names no model in the path, and cannot be served.",
+    ),
+    Guide(
         "AI SDK",
-        ("Chat", "Messages", "Responses"),
+        ("Chat", "Messages", "Responses", "Google"),
         (
             (
                 "javascript",
@@ -84,7 +118,8 @@ console.log((await generateText({ model: dragoman("{model}"), prompt: "Hello!" }
         "`@ai-sdk/openai-compatible` with tool loops, on all three kinds of upstream.",
         "`@ai-sdk/openai` with `store` unset refers to stored items: set "
         "`providerOptions.openai.store` to false.",
-        "`createOpenAI` and `createAnthropic` take the same `baseURL`.",
+        "`createOpenAI` and `createAnthropic` take the same `baseURL`; `createGoogleGenerativeAI` "
+        "of `@ai-sdk/google` takes `{url}/v1beta`.",
     ),
     Guide(
         "openai-agents",
@@ -115,7 +150,7 @@ print(Runner.run_sync(agent, "Hello!").final_output)""",
     ),
     Guide(
         "LangChain",
-        ("Chat", "Messages", "Responses"),
+        ("Chat", "Messages", "Responses", "Google"),
         (
             (
                 "python",
@@ -131,7 +166,8 @@ print(model.invoke("Hello!").content)""",
         "`ChatOpenAI` (with `use_responses_api=True` too) and `ChatAnthropic`, with tools.",
         "Nothing of note.",
         '`ChatAnthropic(model="{model}", base_url="{url}", api_key=os.environ["DRAGOMAN_KEY"])` '
-        "speaks Messages.",
+        "speaks Messages; `ChatGoogleGenerativeAI` of langchain-google-genai with the same three "
+        "arguments (`google_api_key` in place of `api_key`) Google's protocol.",
     ),
     Guide(
         "pydantic-ai",

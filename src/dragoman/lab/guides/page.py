@@ -44,9 +44,9 @@ See [operations.md](operations.md).
 
 The statements about each client were found in one of these ways:
 
-- **Run by the tests** on all three kinds of upstream, as the real program: Claude Code, Codex,
-  opencode, pi, qwen-code, cline, the AI SDK and openai-agents; of the vendors' SDKs, both
-  languages.
+- **Run by the tests** on Chat, Messages and Responses upstreams, as the real program: Claude Code,
+  Codex, opencode, pi, qwen-code, cline, the AI SDK and openai-agents; of the vendors' SDKs,
+  Google's among them, both languages, on all four.
 - **Recorded**: what the real program sends in a tool loop, translated to every protocol by the
   tests: all of these, and LangChain, pydantic-ai, LlamaIndex and the tool runners
   of the Python SDKs. Not recorded are qwen-code's Messages for a model it does not know (a strict
@@ -56,7 +56,8 @@ The statements about each client were found in one of these ways:
 - **Asked one question** by the tests with the lines of their guide: Copilot CLI, Aider, Continue
   and Kilo Code.
 - **Described only**, by the clients' documentation: Cherry Studio, which reads with the AI SDK,
-  crush, Goose, OpenHands, Cursor, Zed and Open WebUI. Their lines are checked for their form alone.
+  crush, Gemini CLI, Goose, OpenHands, Cursor, Zed and Open WebUI. Their lines are checked for their
+  form alone.
 """
 
 

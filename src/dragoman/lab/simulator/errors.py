@@ -51,6 +51,26 @@ _ANTHROPIC: dict[int, tuple[str, str]] = {
 }
 
 
+_GOOGLE: dict[int, tuple[str, str]] = {
+    400: ("INVALID_ARGUMENT", "Request contains an invalid argument."),
+    401: ("UNAUTHENTICATED", "Request had invalid authentication credentials."),
+    402: ("FAILED_PRECONDITION", "Billing is not enabled for this project."),
+    403: ("PERMISSION_DENIED", "The caller does not have permission."),
+    404: ("NOT_FOUND", "Requested entity was not found."),
+    405: ("INVALID_ARGUMENT", "Method not allowed."),
+    409: ("ABORTED", "The operation was aborted."),
+    413: ("INVALID_ARGUMENT", "Request payload size exceeds the limit."),
+    429: ("RESOURCE_EXHAUSTED", "You exceeded your current quota."),
+    499: ("CANCELLED", "The operation was cancelled."),
+    500: ("INTERNAL", "An internal error has occurred."),
+    501: ("UNIMPLEMENTED", "Operation is not implemented."),
+    503: ("UNAVAILABLE", "The model is overloaded. Please try again later."),
+    504: ("DEADLINE_EXCEEDED", "The request timed out."),
+    529: ("UNAVAILABLE", "The model is overloaded. Please try again later."),
+}
+_RPC = "type.googleapis.com/google.rpc."
+
+
 class ApiError(Exception):
     """An error to answer with instead of what was asked; raised anywhere before the answer.
 
@@ -77,6 +97,8 @@ class ApiError(Exception):
     def failure(self, protocol: Protocol) -> Failure:
         """The error as that protocol words it."""
         code = self.details_code if protocol == "messages" else self.code
+        if protocol == "google":  # whose reasons are others
+            code = None
         return Failure(status=self.status, message=self.message, code=code, param=self.param)
 
 
@@ -103,8 +125,34 @@ def anthropic_error(failure: Failure) -> JsonObject:
     return error
 
 
+def google_error(failure: Failure) -> JsonObject:
+    """Google's error object: ``code``, ``message``, ``status`` and ``details``.
+
+    A ``code`` is the reason of an ErrorInfo, or the id of a quota if it has a ``Per``; a wait is
+    in a RetryInfo and in the message, and in no header.
+    """
+    status, message = _GOOGLE.get(failure.status, _GOOGLE[400 + 100 * (failure.status >= 500)])
+    message = message if failure.message is None else failure.message
+    details: list[JsonObject] = []
+    if failure.code is not None and "Per" in failure.code:
+        details.append({"@type": f"{_RPC}QuotaFailure", "violations": [{"quotaId": failure.code}]})
+    elif failure.code is not None:
+        info = {"reason": failure.code, "domain": "googleapis.com"}
+        details.append({"@type": f"{_RPC}ErrorInfo", **info})
+    if failure.param is not None:
+        violations = [{"field": failure.param, "description": message}]
+        details.append({"@type": f"{_RPC}BadRequest", "fieldViolations": violations})
+    if failure.retry_after is not None:
+        details.append({"@type": f"{_RPC}RetryInfo", "retryDelay": f"{failure.retry_after}s"})
+        message += f" Please retry in {failure.retry_after}s."
+    error = {"code": failure.status, "message": message, "status": failure.type or status}
+    return {**error, "details": details} if details else error
+
+
 def error_body(protocol: Protocol, failure: Failure, request_id: str) -> bytes:
     """The JSON body of an error answer in the protocol's own shape."""
+    if protocol == "google":
+        return msgspec.json.encode({"error": google_error(failure)})
     if protocol == "messages":
         return msgspec.json.encode(
             {"type": "error", "error": anthropic_error(failure), "request_id": request_id}
@@ -114,7 +162,9 @@ def error_body(protocol: Protocol, failure: Failure, request_id: str) -> bytes:
 
 def error_headers(protocol: Protocol, failure: Failure) -> list[tuple[str, str]]:
     """The headers that go with an error beside the content type."""
-    headers = []
+    headers: list[tuple[str, str]] = []
+    if protocol == "google":
+        return headers
     if failure.retry_after is not None:
         headers.append(("retry-after", failure.retry_after))
     if protocol == "messages" and failure.status == 429:

@@ -20,6 +20,11 @@ def data_frame(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
+def crlf_frame(data: bytes) -> bytes:
+    """One event without a name, as Google ends its lines."""
+    return b"data: " + data + b"\r\n\r\n"
+
+
 def named_frame(name: str, data: bytes) -> bytes:
     """One event with its name (Messages and Responses)."""
     return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
@@ -74,11 +79,11 @@ Framing = Callable[[Iterable[bytes]], Iterator[bytes]]
 
 
 def _crlf(frames: Iterable[bytes]) -> Iterator[bytes]:
-    return (frame.replace(b"\n", b"\r\n") for frame in frames)
+    return (frame.replace(b"\r", b"").replace(b"\n", b"\r\n") for frame in frames)
 
 
 def _cr(frames: Iterable[bytes]) -> Iterator[bytes]:
-    return (frame.replace(b"\n", b"\r") for frame in frames)
+    return (frame.replace(b"\r", b"").replace(b"\n", b"\r") for frame in frames)
 
 
 def _no_space(frames: Iterable[bytes]) -> Iterator[bytes]:

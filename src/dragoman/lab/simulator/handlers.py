@@ -11,6 +11,7 @@ from dragoman.lab.simulator.accounts import KeyBehaviour, subscription_headers
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.delivery import Headers, Reply, full_actions, stream_actions
 from dragoman.lab.simulator.errors import ApiError, error_body, error_headers
+from dragoman.lab.simulator.google_calls import GoogleCall, google_key
 from dragoman.lab.simulator.limits import within_limits
 from dragoman.lab.simulator.reading import READERS
 from dragoman.lab.simulator.recording import RecordedRequest
@@ -25,6 +26,7 @@ from dragoman.lab.simulator.usage import counts
 from dragoman.lab.simulator.validation import (
     SERVERS,
     check_chat,
+    check_google,
     check_messages,
     check_responses,
     check_server,
@@ -38,13 +40,14 @@ _WRONG_PROTOCOL: dict[Protocol, Protocol] = {
     "chat": "messages",
     "messages": "responses",
     "responses": "chat",
+    "google": "chat",
 }
 
 
 @dataclass(slots=True)
 class RequestContext:
     """A request being handled. ``headers`` have lower-case names; ``own_headers`` are added to the
-    answer."""
+    answer. ``call`` is what a Google client's path asks for."""
 
     record: RecordedRequest
     headers: Mapping[str, str]
@@ -52,6 +55,7 @@ class RequestContext:
     connection: Connection
     protocol: Protocol
     own_headers: tuple[tuple[str, str], ...] = ()
+    call: GoogleCall | None = None
 
     def authenticate(self) -> str:
         """The key the request came with.
@@ -64,6 +68,10 @@ class RequestContext:
             key = ""
         if self.protocol == "messages":
             key = self.headers.get("x-api-key") or key
+        if self.protocol == "google":
+            key = google_key(self.headers, self.record.query) or key
+            if not key:
+                raise ApiError(403, "Method doesn't allow unregistered callers.")
         if not key:
             raise ApiError(401, "You didn't provide an API key.", code="invalid_api_key")
         self.record.key = key.strip()
@@ -76,6 +84,8 @@ class RequestContext:
         """The vendor's headers of every answer."""
         if self.protocol == "messages":
             return [("request-id", self.request_id()), *self.own_headers]
+        if self.protocol == "google":
+            return [("server-timing", "gfet4t7; dur=1"), *self.own_headers]
         return [
             ("x-request-id", self.request_id()),
             ("openai-version", "2020-10-01"),
@@ -90,6 +100,8 @@ class RequestContext:
             *error_headers(self.protocol, failure),
         ]
         body = error_body(self.protocol, failure, self.request_id())
+        if self.call is not None and self.call.stream and self.call.array:
+            body = b"[" + body + b"]"
         await self.reply.whole(failure.status if status is None else status, headers, body)
 
 
@@ -115,7 +127,7 @@ class Handlers:
         self._simulator = simulator
 
     async def generate(self, context: RequestContext) -> None:
-        """``chat/completions``, ``messages`` and ``responses``."""
+        """``chat/completions``, ``messages``, ``responses`` and ``generateContent``."""
         prepared = await self._prepare(context)
         if prepared is None:
             return
@@ -135,13 +147,17 @@ class Handlers:
         return response
 
     async def count_tokens(self, context: RequestContext) -> None:
-        """``messages/count_tokens`` and ``responses/input_tokens``."""
+        """``messages/count_tokens``, ``responses/input_tokens`` and ``countTokens``."""
         prepared = await self._prepare(context, counting=True)
         if prepared is None:
             return
         body: JsonObject = {"input_tokens": prepared.view.prompt_tokens}
         if context.protocol == "responses":
             body = {"object": "response.input_tokens", **body}
+        if context.protocol == "google":
+            count = prepared.view.prompt_tokens
+            details = [{"modality": "TEXT", "tokenCount": count}]
+            body = {"totalTokens": count, "promptTokensDetails": details}
         headers = [("content-type", _JSON), *context.common_headers()]
         await context.reply.whole(200, headers, msgspec.json.encode(body))
 
@@ -198,6 +214,10 @@ class Handlers:
         self, context: RequestContext, body: JsonObject, behaviour: KeyBehaviour, counting: bool
     ) -> JsonObject:
         """Check the request; returns it with stored items in place of references to them."""
+        if context.call is not None:
+            call = context.call
+            named = check_google(body, call.model, behaviour.organization, counting=counting)
+            return {**named, "model": call.model, "stream": call.stream, "array": call.array}
         model = body.get("model")
         options = steer_by_model(model)[1] if isinstance(model, str) else {}
         compatible = options.get("compatible") == "1"
@@ -268,7 +288,8 @@ async def _deliver(context: RequestContext, answer: Answer) -> None:
 
         frames = renderer.stream(answer)
         actions = stream_actions(frames, pace, fault, answer.scenario.quirks, error_frames)
-        headers = [("content-type", _EVENT_STREAM), ("cache-control", "no-cache")]
+        content_type = _JSON if answer.view.array else _EVENT_STREAM
+        headers = [("content-type", content_type), ("cache-control", "no-cache")]
     else:
         try:
             body = msgspec.json.encode(renderer.full(answer))

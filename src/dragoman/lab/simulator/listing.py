@@ -31,6 +31,39 @@ def openai_list(names: Iterable[str]) -> JsonObject:
     return {"object": "list", "data": [openai_model(name) for name in names]}
 
 
+def google_model(name: str) -> JsonObject:
+    return {
+        "name": f"models/{name}",
+        "version": "001",
+        "displayName": f"Simulated {name}",
+        "description": "A simulated model.",
+        "inputTokenLimit": 1_048_576,
+        "outputTokenLimit": 65_536,
+        "supportedGenerationMethods": ["generateContent", "countTokens"],
+        "temperature": 1,
+        "maxTemperature": 2,
+        "topP": 0.95,
+        "topK": 64,
+        "thinking": True,
+    }
+
+
+def google_list(names: Iterable[str], query: Mapping[str, str]) -> JsonObject:
+    """``GET /v1beta/models`` of Google: a page, by ``pageSize`` and ``pageToken``.
+
+    Raises:
+        ApiError: 400 for a size that is no number, or a token that is of no page.
+    """
+    everything = list(names)
+    size, token = query.get("pageSize", "50"), query.get("pageToken", "0")
+    if not size.isdecimal() or not token.isdecimal() or int(token) > len(everything):
+        raise ApiError(400, "The page size or the page token is invalid.")
+    start = int(token)
+    end = start + min(int(size) or 50, 1000)
+    page: JsonObject = {"models": [google_model(name) for name in everything[start:end]]}
+    return {**page, "nextPageToken": str(end)} if end < len(everything) else page
+
+
 def anthropic_list(names: Iterable[str], query: Mapping[str, str]) -> JsonObject:
     """``GET /v1/models`` of Anthropic: a page, by ``limit``, ``after_id`` and ``before_id``.
 

@@ -55,6 +55,24 @@ def open_redacted(data: str, organization: str) -> str | None:
     return None if payload is None else payload.decode()
 
 
+def sign_part(content: str, thought: str, organization: str) -> str:
+    """The ``thoughtSignature`` of a part with this content, which contains the thought."""
+    digest = hashlib.sha256(content.encode()).digest()
+    return _sealed(b"part", organization, digest + thought.encode())
+
+
+def open_signature(content: str, signature: str, organization: str) -> str | None:
+    """The thought in a signature, or None if it was not issued for this content and organisation.
+
+    Both alphabets of base64 are read, as Google's SDKs write another than they were given.
+    """
+    standard = signature.replace("-", "+").replace("_", "/")
+    payload = _opened(b"part", organization, standard)
+    if payload is None or payload[:_MAC_LENGTH] != hashlib.sha256(content.encode()).digest():
+        return None
+    return payload[_MAC_LENGTH:].decode()
+
+
 def encrypt(item_id: str, text: str, organization: str) -> str:
     """The ``encrypted_content`` of a Responses reasoning item."""
     payload = b"\0".join((organization.encode(), item_id.encode(), text.encode()))

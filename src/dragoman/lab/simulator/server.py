@@ -1,4 +1,4 @@
-"""The simulator's application: it speaks three protocols.
+"""The simulator's application: it speaks four protocols.
 
 ``app`` is ready to serve; ``create_app`` makes one with other bounds; ``run`` serves it.
 """
@@ -15,10 +15,13 @@ from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.control import control
 from dragoman.lab.simulator.delivery import Reply
 from dragoman.lab.simulator.errors import ApiError
+from dragoman.lab.simulator.google_calls import GoogleCall, google_call, is_google
 from dragoman.lab.simulator.handlers import Handlers, RequestContext
 from dragoman.lab.simulator.listing import (
     anthropic_list,
     anthropic_model,
+    google_list,
+    google_model,
     openai_list,
     openai_model,
 )
@@ -41,6 +44,11 @@ class Simulator(State):
     def __init__(self, *, record: int = 256, record_bytes: int = _MAX_BODY) -> None:
         super().__init__(record, record_bytes)
         handlers = self._handlers = Handlers(self)
+        self._methods: dict[str, Callable[[RequestContext], Awaitable[None]]] = {
+            "generateContent": handlers.generate,
+            "streamGenerateContent": handlers.generate,
+            "countTokens": handlers.count_tokens,
+        }
         self._posts: dict[str, tuple[Protocol, Callable[[RequestContext], Awaitable[None]]]] = {
             "/v1/chat/completions": ("chat", handlers.generate),
             "/v1/messages": ("messages", handlers.generate),
@@ -60,8 +68,9 @@ class Simulator(State):
         connection = Connection(request)
         reply = Reply(request, connection, record)
         by_name = dict(headers)
-        protocol = _protocol_of(path, by_name)
+        protocol = _protocol_of(path, query, by_name)
         context = RequestContext(record, by_name, reply, connection, protocol)
+        context.call = google_call(path, query)
         try:
             await self._route(context, request)
         except ApiError as error:
@@ -83,7 +92,8 @@ class Simulator(State):
         record.number = self.received
         self.received += 1
         self.requests.add(record)
-        if path in self._posts:
+        handler = self._handler(path, context.call)
+        if handler is not None:
             if method == "GET" and asks_for_websocket(request.headers):
                 self._upgrade(context, request)
                 return
@@ -91,7 +101,7 @@ class Simulator(State):
                 raise ApiError(405, f"Method {method} is not allowed.", code="method_not_allowed")
             if context.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
                 raise ApiError(415, f"The content type must be {_JSON}.", code="media_type")
-            await self._posts[path][1](context)
+            await handler(context)
             return
         key = context.authenticate()
         fault = self.keys.behaviour(key).fault_of(self.keys.requests[key])
@@ -103,6 +113,14 @@ class Simulator(State):
             raise ApiError(404, message, code="unknown_url")
         headers = [("content-type", _JSON), *context.common_headers()]
         await context.reply.whole(200, headers, msgspec.json.encode(resource))
+
+    def _handler(
+        self, path: str, call: GoogleCall | None
+    ) -> Callable[[RequestContext], Awaitable[None]] | None:
+        """What answers a POST to the path, or None."""
+        if call is not None:
+            return self._methods.get(call.method)
+        return self._posts[path][1] if path in self._posts else None
 
     def _upgrade(self, context: RequestContext, request: Request) -> None:
         """Open a WebSocket, where the vendor has them."""
@@ -124,12 +142,16 @@ class Simulator(State):
             case "GET", ["models"]:
                 query = dict(parse_qsl(context.record.query))
                 names = self.model_names()
+                if context.protocol == "google":
+                    return google_list(names, query)
                 is_openai = context.protocol != "messages"
                 return openai_list(names) if is_openai else anthropic_list(names, query)
             case "GET", ["models", name]:
                 if name.partition("?")[0] not in self.model_names():
                     message = f"The model '{name[:60]}' does not exist."
                     raise ApiError(404, message, code="model_not_found")
+                if context.protocol == "google":
+                    return google_model(name)
                 return (
                     anthropic_model(name) if context.protocol == "messages" else openai_model(name)
                 )
@@ -151,10 +173,12 @@ class Simulator(State):
         return None
 
 
-def _protocol_of(path: str, headers: Mapping[str, str]) -> Protocol:
+def _protocol_of(path: str, query: str, headers: Mapping[str, str]) -> Protocol:
     """Whose answer a path gets: error shapes and the model list depend on it."""
     if path.startswith("/v1/messages") or "anthropic-version" in headers:
         return "messages"
+    if is_google(path, query, headers):
+        return "google"
     return "responses" if path.startswith("/v1/responses") else "chat"
 
 

@@ -57,7 +57,7 @@ class View:
     request asks for reasoning in the protocol's own way, ``thinking`` that its text may be shown
     and ``thinking_hidden`` that it is shown empty. ``returned`` are the texts of reasoning that
     came back and was found genuine. ``prompt_tokens`` is the simulator's estimate of the prompt.
-    ``request`` is the body itself.
+    ``request`` is the body itself. ``array`` is true if a stream is one array of JSON (Google).
     """
 
     protocol: Protocol
@@ -86,3 +86,4 @@ class View:
     include_usage: bool
     prompt_tokens: int
     request: JsonObject
+    array: bool = False

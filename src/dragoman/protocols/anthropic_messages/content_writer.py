@@ -25,17 +25,16 @@ from dragoman.canonical.blocks import (
     ToolResult,
     Url,
 )
-from dragoman.canonical.losses import LossKind, Policy
+from dragoman.canonical.losses import LossKind
 from dragoman.canonical.names import safe_id
 from dragoman.canonical.requests import Role
-from dragoman.canonical.tools import with_renamed_keys, wrap_custom
-from dragoman.jsontext import object_of
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.annotations import own_citation
 from dragoman.protocols.anthropic_messages.caching import mark
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.tools import input_of
 
 _PDF = "application/pdf"
 
@@ -241,41 +240,10 @@ class BlockWriter:
             "type": "tool_use",
             "id": safe_id(block.id, wire.ID_LIMIT),
             "name": self._outbound.names.outward(block.name, block.namespace),
-            "input": self._input(block),
+            "input": input_of(block, self._outbound),
         }
         mark(entry, block.cache, block.path)
         return entry
-
-    def _input(self, block: ToolCall) -> JsonObject:
-        if block.custom:
-            if self._outbound.options.custom_tools == "reject":
-                self._cannot(block, "a call of a free-text tool")
-            else:
-                self._lose(block, LossKind.CONVERTED, "a free-text call, sent as a function call")
-            return wrap_custom(block.arguments)
-        if not block.arguments.strip() and self._outbound.options.policy is not Policy.STRICT:
-            return {}
-        value = object_of(block.arguments)
-        if value is None:
-            return self._invalid_input(block)
-        names = self._outbound.names
-        known = names.inward(names.outward(block.name, block.namespace))
-        if known is not None and known.properties:
-            value = with_renamed_keys(value, dict(known.properties))
-        return value
-
-    def _invalid_input(self, block: ToolCall) -> JsonObject:
-        """The input to send for arguments that are not a JSON object."""
-        problem = "the arguments are not a JSON object"
-        match self._outbound.options.invalid_tool_arguments:
-            case "error":
-                self._lose(block, LossKind.CONTENT, problem)
-            case "empty":
-                self._lose(block, LossKind.CONVERTED, f"{problem}: replaced by an empty one")
-                return {}
-            case _:
-                self._lose(block, LossKind.CONVERTED, f"{problem}: wrapped in one")
-        return {"invalid_arguments": block.arguments}
 
     def _tool_result(self, block: ToolResult) -> JsonObject:
         entry: JsonObject = {

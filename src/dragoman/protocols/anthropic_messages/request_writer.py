@@ -207,6 +207,7 @@ def _drop_the_rest(settings: RequestSettings) -> None:
                 settings.lose(name, LossKind.CONTENT, detail)
     elif request.top_logprobs:
         settings.top_logprobs()
+    settings.drop_decoding()
     if request.verbosity not in (None, "medium"):
         settings.drop("verbosity")
     for name in ("metadata", "prompt_cache_key", "prompt_cache_retention", "moderation"):

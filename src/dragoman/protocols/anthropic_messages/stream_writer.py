@@ -140,6 +140,7 @@ class _ThinkingBlock(_Block):
     _head: Reasoning
     _shown: bool
     _sealer: Sealer
+    _ledger: Ledger
     _parts: list[str] = []
     _pieces: list[str] = []
     _started: bool = False
@@ -180,6 +181,18 @@ class _ThinkingBlock(_Block):
             return b""
         self._started = True
         return self.out.start({"type": "thinking", "thinking": "", "signature": ""}, THINKING)
+
+
+class _HiddenThinking(_ThinkingBlock):
+    """Reasoning that the client did not ask for. Only the state of the call that follows is given,
+    which the upstream wants back with it."""
+
+    def close(self, cut: bool) -> bytes:
+        opaque = self._head.opaque
+        if opaque is not None and opaque.anchor == "next":
+            return super().close(cut)
+        self._ledger.add("reasoning", LossKind.KNOB, "reasoning is not shown")
+        return b""
 
 
 class _ToolBlock(_Block):
@@ -330,11 +343,10 @@ class MessagesWriter:
             self._block = _CustomBlock(out) if head.custom else _ToolBlock(out)
             return out.start(tool_use_head(head), INPUT)
         elif type(head) is Reasoning:
-            if visibility.reasoning:
-                shown = visibility.reasoning_text
-                self._block = _ThinkingBlock(out, head, shown, self._sealer)
-                return b""
-            self._lose("reasoning", "reasoning is not shown")
+            thinking = _ThinkingBlock if visibility.reasoning else _HiddenThinking
+            shown = visibility.reasoning and visibility.reasoning_text
+            self._block = thinking(out, head, shown, self._sealer, self._ledger)
+            return b""
         elif type(head) is WebSearch:
             self._block = _SearchBlock(out, self._mint(_SEARCH_ID), self._sealer)
             return b""

@@ -2,7 +2,9 @@
 
 Gemini signs calls in `extra_content.google.thought_signature`, of the call or of its function, and
 refuses the next turn without. Clients of other protocols carry it as opaque reasoning before the
-call: as an entry of `reasoning_details` with the type `tool_call`."""
+call: as an entry of `reasoning_details` with the type `tool_call`. To Chat clients, state that
+another protocol has on a call is given in the same member of the call, in the gateway's envelope.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,8 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat.shapes import CallPiece, FunctionPiece
 
 _TYPE: Final = "tool_call"
+CONTENT: Final = "extra_content"
+_VENDOR, _SIGNATURE = "google", "thought_signature"
 
 
 def call_entry(piece: CallPiece) -> JsonObject | None:
@@ -59,3 +63,15 @@ def put_back(entries: Iterable[JsonObject], ids: list[str], calls: list[JsonObje
         if entry.get("function") and type(function) is dict:
             call = {**call, "function": {**function, **entry["function"]}}
         calls[place] = {**call, **(entry.get("call") or {})}
+
+
+def signed(envelope: str) -> JsonObject:
+    """The member of a call with state in an envelope."""
+    return {CONTENT: {_VENDOR: {_SIGNATURE: envelope}}}
+
+
+def signature_in(content: Any) -> str:
+    """The signature in `extra_content`; empty if it has none."""
+    inner = content.get(_VENDOR) if type(content) is dict else None
+    signature = inner.get(_SIGNATURE) if type(inner) is dict else None
+    return signature if type(signature) is str else ""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Raw, Struct
 
 from dragoman.canonical.options import Capabilities
+from dragoman.protocols.openai_chat.call_state import CONTENT
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.raw import holds
 from dragoman.protocols.system_text import SYSTEM_ROLES
@@ -53,7 +54,10 @@ class Checked(Struct):
 
 def may_have_envelopes(checked: Checked) -> bool:
     """Whether there is reasoning that may be in an envelope."""
-    return any(bool(message.reasoning_details) for message in checked.messages)
+    return any(
+        bool(message.reasoning_details) or holds(message.tool_calls, CONTENT.encode())
+        for message in checked.messages
+    )
 
 
 def unfit(

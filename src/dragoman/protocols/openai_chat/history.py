@@ -8,7 +8,9 @@ from msgspec import Raw
 
 from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.jsontext import object_of
 from dragoman.protocols.base import Beginning
+from dragoman.protocols.openai_chat.call_state import CONTENT, signature_in
 from dragoman.protocols.raw import (
     join_list,
     join_object,
@@ -24,8 +26,9 @@ _STATE = ("signature", "data")
 
 
 def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
-    """The members without the `reasoning_details` that carry another upstream's state in the
-    gateway's envelope, which only the gateway can read. All other values keep their bytes."""
+    """The members without the `reasoning_details`, and the members of calls, that carry another
+    upstream's state in the gateway's envelope, which only the gateway can read. All other values
+    keep their bytes."""
     before = split_list(members.get("messages")) or []
     after = [
         _message(message, f"messages[{number}]", ledger) for number, message in enumerate(before)
@@ -38,6 +41,10 @@ def _message(message: Raw, path: str, ledger: Ledger) -> Raw:
     if _SIGN not in bytes(message):
         return message
     fields = split_object(message) or {}
+    calls = _calls(fields.get("tool_calls"), path, ledger)
+    if calls is not None:
+        fields["tool_calls"] = calls
+        message = join_object(fields)
     entries = split_list(fields.get("reasoning_details")) or []
     remaining = []
     for number, entry in enumerate(entries):
@@ -50,6 +57,27 @@ def _message(message: Raw, path: str, ledger: Ledger) -> Raw:
         return message
     rest = {name: raw for name, raw in fields.items() if name != "reasoning_details"}
     return join_object({**rest, "reasoning_details": join_list(remaining)} if remaining else rest)
+
+
+def _calls(raw: Raw | None, path: str, ledger: Ledger) -> Raw | None:
+    """The calls of a message without such state; None if they have none."""
+    changed = False
+    after = []
+    for number, call in enumerate(split_list(raw) or ()):
+        fields = split_object(call) if _SIGN in bytes(call) else None
+        content = None if fields is None else fields.get(CONTENT)
+        if fields is None or content is None:
+            after.append(call)
+            continue
+        if not signature_in(object_of(bytes(content))).startswith(PREFIX):
+            after.append(call)
+            continue
+        detail = "reasoning of another upstream is not sent"
+        ledger.add(f"{path}.tool_calls[{number}].{CONTENT}", LossKind.KNOB, detail)
+        del fields[CONTENT]
+        after.append(join_object(fields))
+        changed = True
+    return join_list(after) if changed else None
 
 
 def _is_sealed(entry: Raw) -> bool:

@@ -5,16 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dragoman.canonical.blocks import Block, Foreign, Refusal, Text, ToolCall, ToolResult
+from dragoman.canonical.blocks import (
+    Block,
+    Foreign,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.requests import Extra, Turn
 from dragoman.protocols.fields import check_depth
 from dragoman.protocols.openai_chat import shapes, wire
+from dragoman.protocols.openai_chat.call_state import CONTENT, signature_in
 from dragoman.protocols.openai_chat.content_reader import read_content, report_other
 from dragoman.protocols.openai_chat.reasoning import read_reasoning
-from dragoman.protocols.reading import report_lost
+from dragoman.protocols.reading import UNKNOWN, report_lost
 
 
 class MessagesReader(Struct, eq=False):
@@ -56,7 +66,10 @@ class MessagesReader(Struct, eq=False):
         if message.refusal:
             blocks.append(Refusal(text=message.refusal, path=f"{path}.refusal"))
         for number, call in enumerate(message.tool_calls or ()):
-            blocks.append(self._tool_call(call, f"{path}.tool_calls[{number}]"))
+            at = f"{path}.tool_calls[{number}]"
+            if call.extra_content is not None:
+                self._call_state(call.extra_content, f"{at}.{CONTENT}", blocks)
+            blocks.append(self._tool_call(call, at))
         foreign = {"function_call": message.function_call, "audio": message.audio}
         for name, raw in foreign.items():
             if raw is not None:
@@ -65,6 +78,19 @@ class MessagesReader(Struct, eq=False):
                 blocks.append(Foreign(origin=wire.NAME, type=name, raw=raw, path=at))
         report_lost(message, path, self._extras)
         return Turn(role="assistant", blocks=tuple(blocks), name=message.name, path=path)
+
+    def _call_state(self, content: Any, path: str, blocks: list[Block]) -> None:
+        """State of a call, before it; the same may be among the message's reasoning."""
+        sealed = self._sealer.open(signature_in(content))
+        if sealed is None:
+            self._extras.append(Extra(path, content, UNKNOWN.kind, UNKNOWN.detail))
+            return
+        blocks[:] = [
+            block
+            for block in blocks
+            if type(block) is not Reasoning or block.opaque != sealed.opaque
+        ]
+        blocks.append(replace(sealed, path=path))
 
     def _tool_call(self, call: shapes.ToolCall, path: str) -> ToolCall:
         report_other(call, path, self._extras)

@@ -61,6 +61,9 @@ def read_request(body: bytes, sealer: Sealer) -> Request:
         top_p=given.top_p,
         # The servers that know top_k turn it off with 0 or -1.
         top_k=top_k if top_k is not None and top_k > 0 else None,
+        seed=given.seed,
+        presence_penalty=given.presence_penalty,
+        frequency_penalty=given.frequency_penalty,
         stop=(stop,) if isinstance(stop, str) else stop or (),
         logprobs=given.logprobs or False,
         top_logprobs=given.top_logprobs,

@@ -15,7 +15,12 @@ from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_chat.thinking import write_thinking
 from dragoman.protocols.openai_chat.tools import ToolWriter
 from dragoman.protocols.openai_settings import write_labels, write_sampling, write_schema
-from dragoman.protocols.request_settings import NO_COUNTERPART, NOT_TAKEN, RequestSettings
+from dragoman.protocols.request_settings import (
+    DECODING,
+    NO_COUNTERPART,
+    NOT_TAKEN,
+    RequestSettings,
+)
 
 
 def write_request(request: Request, outbound: Outbound) -> JsonObject:
@@ -35,6 +40,9 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
             body["top_k"] = request.top_k
         else:
             settings.drop("top_k")
+    for name in DECODING:
+        if (value := getattr(request, name)) is not None:
+            body[name] = value
     if request.logprobs or request.top_logprobs:
         _write_logprobs(body, settings)
     if request.output_format is not None:

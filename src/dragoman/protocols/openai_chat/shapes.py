@@ -107,6 +107,7 @@ class ToolCall(Shape):
     type: Literal["function", "custom"] | None = None
     function: CalledFunction | None = None
     custom: CalledCustom | None = None
+    extra_content: Any = None
     index: Any = None
     """Left over from a stream that a client accumulated."""
 
@@ -259,6 +260,9 @@ class Request(Labels, kw_only=True):
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_k: int | None = None
+    seed: int | None = None
+    frequency_penalty: _Penalty | None = None
+    presence_penalty: _Penalty | None = None
     stop: str | tuple[str, ...] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0)] | None = None
@@ -278,10 +282,7 @@ class Request(Labels, kw_only=True):
     audio: Annotated[_Object | None, Lost(_CONTENT, "audio output has no counterpart upstream")] = (
         None
     )
-    seed: Annotated[int | None, Lost(_KNOB)] = None
     logit_bias: Annotated[_Object | None, Lost(_KNOB, neutral=({},))] = None
-    frequency_penalty: Annotated[_Penalty | None, Lost(_KNOB, neutral=(0.0,))] = None
-    presence_penalty: Annotated[_Penalty | None, Lost(_KNOB, neutral=(0.0,))] = None
     prediction: Annotated[_Object | None, Lost(_KNOB)] = None
     min_p: Annotated[Any, Lost(_KNOB, _EXTENSION, neutral=(0, 0.0))] = None
     repetition_penalty: Annotated[Any, Lost(_KNOB, _EXTENSION, neutral=(1, 1.0))] = None

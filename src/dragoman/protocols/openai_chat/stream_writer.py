@@ -45,6 +45,7 @@ from dragoman.protocols.base import Reply
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import NO_COUNTERPART, write_annotations
+from dragoman.protocols.openai_chat.call_state import signed
 from dragoman.protocols.openai_chat.errors import error_frames
 from dragoman.protocols.openai_chat.finish import write_finish
 from dragoman.protocols.openai_chat.output import CONTENT, REFUSAL, Chunks, Output, Whole
@@ -71,6 +72,8 @@ class _ReasoningBlocks(Struct, eq=False):
     """Whether a blank line is due before the next piece of text."""
     _head: Reasoning = Reasoning()
     _opaque: Opaque | None = None
+    of_call: str = ""
+    """The envelope with the state of the call that follows."""
     _parts: list[str] = []
     _pieces: list[str] = []
     """Complete parts of the open block and the pieces of its last part; stored only if the client
@@ -104,8 +107,13 @@ class _ReasoningBlocks(Struct, eq=False):
         self._opaque = opaque
 
     def close(self) -> bytes:
-        if not is_foreign_state(self._opaque):
+        opaque = self._opaque
+        if opaque is None or not is_foreign_state(opaque):
             return b""
+        if opaque.anchor == "next":
+            self.of_call = self._sealer.seal(replace(self._head, opaque=opaque))
+            if not self._keeps_state:
+                return b""
         if not self._keeps_state:
             detail = "signatures and encrypted reasoning are not shown"
             self._ledger.add("reasoning", LossKind.KNOB, detail)
@@ -245,7 +253,10 @@ class ChatWriter(Struct, eq=False):
         kind, field = ("custom", "input") if call.custom else ("function", "arguments")
         # Chat has no namespaces: they are prefixed to the name.
         name = f"{call.namespace}__{call.name}" if call.namespace else call.name
-        head = {"id": call.id, "type": kind, kind: {"name": name, field: ""}}
+        head: JsonObject = {"id": call.id, "type": kind, kind: {"name": name, field: ""}}
+        if self._reasoning is not None and self._reasoning.of_call:
+            head |= signed(self._reasoning.of_call)
+            self._reasoning.of_call = ""
         return self._out.open_call(head, kind, field)
 
     def _open_reasoning(self, block: Reasoning) -> None:

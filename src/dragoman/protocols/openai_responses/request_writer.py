@@ -48,6 +48,7 @@ class _Writer:
         write_sampling(self._body, self._settings)
         if self._request.top_k is not None:
             self._settings.drop("top_k")
+        self._settings.drop_decoding()
         self._write_text()
         _write_reasoning(self._body, self._settings)
         self._write_include()

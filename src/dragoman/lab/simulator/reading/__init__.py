@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from dragoman.lab.simulator.reading import chat, messages, responses
+from dragoman.lab.simulator.reading import chat, google, messages, responses
 from dragoman.lab.simulator.script import Protocol
 from dragoman.lab.simulator.view import JsonObject, View
 
@@ -10,5 +10,6 @@ READERS: dict[Protocol, Callable[[JsonObject, str], View]] = {
     "chat": chat.read,
     "messages": messages.read,
     "responses": responses.read,
+    "google": google.read,
 }
 """The reader of each protocol; its second argument is the organisation of the key."""

@@ -8,7 +8,7 @@ frame, ``error_frames(answer, failure, sent)`` the frames of an error after ``se
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dragoman.lab.simulator.rendering import chat, messages, responses
+from dragoman.lab.simulator.rendering import chat, google, messages, responses
 from dragoman.lab.simulator.rendering.answer import Answer
 from dragoman.lab.simulator.script import Failure, Protocol, Scenario
 from dragoman.lab.simulator.view import JsonObject
@@ -30,17 +30,18 @@ RENDERERS: dict[Protocol, Renderer] = {
     "responses": Renderer(
         responses.full, responses.stream, responses.error_frames, responses.cannot
     ),
+    "google": Renderer(google.full, google.stream, google.error_frames, google.cannot),
 }
 
 QUIRKS: dict[str, str] = {
     "reasoning_field": "Chat: reasoning in `reasoning`, as newer vLLM and OpenRouter send it",
     "reasoning_both": "Chat: reasoning in `reasoning_content` and in `reasoning`",
     "think_tags": "Chat: reasoning in the content, between `<think>` and `</think>`",
-    "usage_final": "Chat: usage on the chunk with the finish reason",
+    "usage_final": "Chat and Google: usage on the chunk with the finish reason",
     "usage_every": "Chat: cumulative usage on every chunk",
-    "usage_none": "Chat: no usage at all, asked or not",
+    "usage_none": "Chat and Google: no usage at all, asked or not",
     "usage_always": "Chat: the separate usage chunk although nobody asked",
-    "no_finish": "Chat: no finish reason",
+    "no_finish": "Chat and Google: no finish reason",
     "vllm_stop_reason": "Chat: the choice carries `stop_reason`, the stop string that matched",
     "obfuscation": "Chat and Responses: `obfuscation` padding in the deltas",
     "azure_preamble": "Chat: a first chunk without choices",
@@ -51,5 +52,15 @@ QUIRKS: dict[str, str] = {
     "error_only": "Responses: an `error` event without `response.failed`",
     "failed_only": "Responses: `response.failed` without an `error` event",
     "no_ping": "Messages: no ping after message_start",
+    "prompt_blocked": "Google: no candidates, but a `promptFeedback`",
+    "no_candidates": "Google: no candidates, and nothing that says why",
+    "no_content": "Google: the last chunk's candidate has no content",
+    "no_parts": "Google: the last chunk's content has no parts",
+    "stop_every": "Google: the finish reason on every chunk",
+    "malformed_call": "Google: it ends with MALFORMED_FUNCTION_CALL and says nothing",
+    "missing_signature": "Google: it ends with MISSING_THOUGHT_SIGNATURE and says nothing",
+    "finish_other": "Google: it ends with OTHER",
+    "call_without_id": "Google: calls have no ids",
+    "bare_error": "Google: an error in the stream as lines of JSON without `data: `",
 }
 """Quirks of the content; those of the framing are ``frames.FRAMINGS``."""

@@ -1,0 +1,106 @@
+"""The sources of an answer: `groundingMetadata` and `citationMetadata`.
+
+Offsets count bytes of UTF-8 from the beginning of a part; the parts of a stream are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dragoman.canonical.blocks import UrlCitation
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.numbers import whole_number
+
+_KINDS = ("web", "retrievedContext", "maps", "image")
+
+
+def read_citations(text: str, grounding: Mapping[str, Any]) -> Iterator[UrlCitation]:
+    """The citations of a text."""
+    chunks = [*map(_source, _objects(grounding.get("groundingChunks")))]
+    supports = _objects(grounding.get("groundingSupports"))
+    encoded = text.encode("utf-8", "replace")
+    for support in supports:
+        span = _span(support.get("segment"), text, encoded)
+        places = support.get("groundingChunkIndices")
+        for place in places if type(places) is list else ():
+            at = whole_number(place) if place is not None else 0
+            if at is None or at >= len(chunks) or (source := chunks[at]) is None:
+                continue
+            start, end = span or (None, None)
+            yield UrlCitation(url=source[0], title=source[1], start=start, end=end)
+    if not supports:
+        for source in chunks:
+            if source is not None:
+                yield UrlCitation(url=source[0], title=source[1])
+
+
+def read_recited(text: str, citations: Mapping[str, Any]) -> Iterator[UrlCitation]:
+    """The sources of what the model recites. Their offsets count from the beginning of the answer's
+    text."""
+    encoded = text.encode("utf-8", "replace")
+    given = citations.get("citationSources") or citations.get("citations")
+    for source in _objects(given):
+        url = source.get("uri")
+        if type(url) is not str or not url:
+            continue
+        start, end = whole_number(source.get("startIndex", 0)), whole_number(source.get("endIndex"))
+        span = None
+        if start is not None and end is not None and start <= end <= len(encoded):
+            span = _characters(encoded, start, end)
+        begin, stop = span or (None, None)
+        yield UrlCitation(url=url, title=_text(source.get("title")), start=begin, end=stop)
+
+
+def queries_of(grounding: Mapping[str, Any]) -> list[str]:
+    """What the service searched for."""
+    queries = grounding.get("webSearchQueries")
+    return [one for one in queries if type(one) is str] if type(queries) is list else []
+
+
+def sources_of(grounding: Mapping[str, Any]) -> tuple[str, ...]:
+    """The addresses that the service found."""
+    chunks = map(_source, _objects(grounding.get("groundingChunks")))
+    return tuple([source[0] for source in chunks if source is not None])
+
+
+def _source(chunk: JsonObject) -> tuple[str, str] | None:
+    """Address and title of a source; None if it has no address."""
+    for kind in _KINDS:
+        inner = chunk.get(kind)
+        if type(inner) is dict:
+            url = inner.get("uri") or inner.get("sourceUri")
+            if type(url) is str and url:
+                return url, _text(inner.get("title"))
+    return None
+
+
+def _span(segment: Any, text: str, encoded: bytes) -> tuple[int, int] | None:
+    """The characters of a segment; None if it is not one of this text."""
+    if type(segment) is not dict:
+        return None
+    said = _text(segment.get("text"))
+    start = whole_number(segment.get("startIndex", 0))
+    end = whole_number(segment.get("endIndex"))
+    if start is not None and end is not None and start <= end <= len(encoded):
+        span = _characters(encoded, start, end)
+        if not said or said in text[span[0] : span[1]] or said not in text:
+            return span
+    at = text.find(said) if said else -1
+    return None if at < 0 else (at, at + len(said))
+
+
+def _characters(encoded: bytes, start: int, end: int) -> tuple[int, int]:
+    """The characters of a range of bytes; one that is cut belongs to it."""
+    while 0 < start < len(encoded) and encoded[start] & 0xC0 == 0x80:
+        start -= 1
+    while end < len(encoded) and encoded[end] & 0xC0 == 0x80:
+        end += 1
+    return len(encoded[:start].decode()), len(encoded[:end].decode())
+
+
+def _objects(value: Any) -> list[JsonObject]:
+    return [one for one in value if type(one) is dict] if type(value) is list else []
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""

@@ -1,0 +1,64 @@
+"""Signatures of parts (`thoughtSignature`): bytes in either alphabet of base64.
+
+The vendor's own are carried as they are. Opaque reasoning of another vendor is put there as an
+envelope in base64, several one after another: a client sends them back with the part."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from dragoman.canonical.blocks import Reasoning
+from dragoman.canonical.envelope import MARKER, PREFIX, Sealer
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.protocols.google_generate_content import wire
+
+_URL_SAFE = str.maketrans("-_", "+/")
+_BETWEEN = " "
+
+
+class Signature(Struct, frozen=True):
+    """What a signature is: the vendor's `own`, in standard base64, or the reasoning of others that
+    was `sealed` in it. Neither if it only stands in for one."""
+
+    own: str = ""
+    sealed: tuple[Reasoning, ...] = ()
+
+
+NONE = Signature()
+
+
+def read_signature(text: str, sealer: Sealer, path: str) -> Signature:
+    """The signature at `path`.
+
+    Raises:
+        InvalidRequest: it is not base64.
+    """
+    if not text or text.rstrip("=") in wire.DUMMIES:
+        return NONE
+    standard = text.translate(_URL_SAFE).rstrip("=")
+    standard += "=" * (-len(standard) % 4)
+    try:
+        data = base64.b64decode(standard, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidRequest.at(path, "is not base64") from None
+    if not data.startswith(PREFIX.encode()):
+        return Signature(standard)
+    opened = [sealer.open(one) for one in data.decode("ascii", "replace").split(_BETWEEN)]
+    return Signature(
+        sealed=tuple(
+            [
+                block
+                for block in opened
+                if block is not None and block.opaque is not None and block.opaque.origin != MARKER
+            ]
+        )
+    )
+
+
+def write_signature(envelopes: Iterable[str]) -> str:
+    """The signature with these envelopes."""
+    return base64.b64encode(_BETWEEN.join(envelopes).encode()).decode()

@@ -1,0 +1,110 @@
+"""Reads the tools of a request and the choice among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from dragoman import jsontext
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import (
+    Extra,
+    FunctionTool,
+    HostedTool,
+    SearchTool,
+    Tool,
+    ToolChoice,
+    ToolRef,
+)
+from dragoman.protocols.fields import check_depth
+from dragoman.protocols.google_generate_content import shapes, wire
+from dragoman.protocols.google_generate_content.schema_reader import read_schema
+from dragoman.protocols.reading import carried_object, needed, report_lost
+
+_NEUTRAL: dict[str, tuple[Any, ...]] = {"searchTypes": ({}, {"webSearch": {}})}
+"""Settings of a search that ask for nothing, by their names."""
+
+
+def read_tools(given: list[shapes.Tool], extras: list[Extra]) -> tuple[Tool, ...]:
+    """The declared functions of all objects, and the tools of the vendor's.
+
+    Raises:
+        InvalidRequest: naming the field.
+    """
+    tools: list[Tool] = []
+    for number, tool in enumerate(given):
+        path = f"tools[{number}]"
+        for place, function in enumerate(tool.function_declarations or ()):
+            tools.append(_function(function, f"{path}.functionDeclarations[{place}]", extras))
+        raw: dict[str, Any] = msgspec.to_builtins(
+            msgspec.structs.replace(tool, function_declarations=None)
+        )
+        for name, settings in raw.items():
+            check_depth(settings, f"{path}.{name}")
+            tools.append(_hosted(name, settings, f"{path}.{name}"))
+    return tuple(tools)
+
+
+def _function(given: shapes.FunctionDeclaration, path: str, extras: list[Extra]) -> FunctionTool:
+    report_lost(given, path, extras)
+    schema = carried_object(given.parameters_json_schema, f"{path}.parametersJsonSchema")
+    subset = carried_object(given.parameters, f"{path}.parameters")
+    if schema is not None and subset is not None:
+        raise InvalidRequest.at(f"{path}.parameters", "cannot stand beside parametersJsonSchema")
+    read: dict[str, Any] | Raw | None = schema
+    if subset is not None:
+        read = read_schema(jsontext.decode(subset))
+    return FunctionTool(
+        name=needed(given.name, path, "name"),
+        description=given.description,
+        schema=read,
+        path=path,
+    )
+
+
+def _hosted(name: str, settings: Any, path: str) -> HostedTool:
+    search = None
+    if name == wire.SEARCH:
+        lost = [
+            Extra(f"{path}.{member}", value, LossKind.KNOB)
+            for member, value in settings.items()
+            if value is not None and value not in _NEUTRAL.get(member, ())
+        ]
+        search = SearchTool(name=None, extras=tuple(lost))
+    return HostedTool(origin=wire.NAME, type=name, raw={name: settings}, search=search, path=path)
+
+
+def read_choice(given: shapes.ToolConfig | None, extras: list[Extra]) -> ToolChoice | None:
+    """The choice among the tools.
+
+    Raises:
+        InvalidRequest: naming the field.
+    """
+    if given is None:
+        return None
+    report_lost(given, "toolConfig", extras)
+    config, path = given.function_calling_config, "toolConfig.functionCallingConfig"
+    if config is None:
+        return None
+    report_lost(config, path, extras)
+    mode = (config.mode or "AUTO").upper()
+    names = config.allowed_function_names
+    allowed = tuple([ToolRef(name) for name in names]) if names else None
+    match mode:
+        case "AUTO" | "MODE_UNSPECIFIED" | "NONE":
+            if names:
+                problem = "can only be set where the mode is ANY or VALIDATED"
+                raise InvalidRequest.at(f"{path}.allowedFunctionNames", problem)
+            return ToolChoice(mode="none" if mode == "NONE" else "auto", path=path)
+        case "ANY":
+            if allowed is not None and len(allowed) == 1:
+                return ToolChoice(mode="tool", tool=allowed[0], path=path)
+            return ToolChoice(mode="required", allowed=allowed, path=path)
+        case "VALIDATED":
+            detail = "calls are not held to their schemas in any case"
+            extras.append(Extra(f"{path}.mode", config.mode, LossKind.KNOB, detail))
+            return ToolChoice(mode="auto", allowed=allowed, path=path)
+    raise InvalidRequest.at(f"{path}.mode", "must be one of AUTO, ANY, NONE, VALIDATED")

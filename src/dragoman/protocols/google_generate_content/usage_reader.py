@@ -1,0 +1,71 @@
+"""Token counts of an answer. Thoughts are beside the visible output, and what hosted tools were
+given is beside the prompt; totals have both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.canonical.usage import Usage, reported_tier
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.numbers import token_count
+
+_TIERS = {"ON_DEMAND_PRIORITY": "priority", "ON_DEMAND_FLEX": "flex"}
+"""Traffic types of Vertex AI with a price of their own."""
+
+
+COUNTS = frozenset(
+    {
+        *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount"),
+        *("responseTokenCount", "thoughtsTokenCount", "totalTokenCount"),
+    }
+)
+"""The counts of which there is one at least where usage is reported."""
+
+
+def merge_usage(known: JsonObject, update: JsonObject | None) -> None:
+    """Update `known` with the counts of a later chunk: they are those of the answer so far."""
+    for name, value in (update or {}).items():
+        if value is not None:
+            known[name] = value
+
+
+def read_usage(counts: Mapping[str, Any], *, searches: int | None = None) -> Usage:
+    """The usage in `usageMetadata`; `searches` are the vendor's own, if they are counted."""
+    prompt = _count(counts, "promptTokenCount") or 0
+    given = prompt + (_count(counts, "toolUsePromptTokenCount") or 0)
+    shown = _count(counts, "candidatesTokenCount", "responseTokenCount")
+    thoughts = _count(counts, "thoughtsTokenCount")
+    total = _count(counts, "totalTokenCount")
+    if shown is None and thoughts is None and total is not None:
+        output = max(0, total - given)
+    else:
+        output = (shown or 0) + (thoughts or 0)
+    return Usage(
+        input=given,
+        output=output,
+        cached=_count(counts, "cachedContentTokenCount"),
+        reasoning=thoughts,
+        searches=searches,
+        tier=tier_of(counts),
+    )
+
+
+def tier_of(counts: Mapping[str, Any]) -> str | None:
+    """The service tier of an answer, None for the usual one."""
+    traffic, tier = counts.get("trafficType"), counts.get("serviceTier")
+    found = _TIERS.get(traffic) if type(traffic) is str else None
+    if found is None and type(tier) is str:
+        found = reported_tier(tier.lower().removeprefix("service_tier_"))
+    return found
+
+
+def _count(counts: Mapping[str, Any], *names: str) -> int | None:
+    """A number of tokens, which some servers write as digits in a text."""
+    for name in names:
+        value = counts.get(name)
+        if type(value) is str and value.isdecimal() and len(value) < 12:
+            value = int(value)
+        if (count := token_count(value)) is not None:
+            return count
+    return None
