@@ -17,6 +17,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -129,24 +130,22 @@ class Instances:
                 tables=tables_of(self._upstream, self._plan),
                 sync_s=self._plan.sync_s,
                 port=self.ports[number],
-                grace_s=20,
+                grace_s=10,
                 source=version.source,
             )
         )
 
 
-def upgraded(folder: Path, plan: Plan, versions: tuple[Version, Version], kind: str) -> Run:
-    """Let clients ask while the instances become those of the new version, of the old one again,
-    and of the new one."""
+def upgraded(folder: Path, plan: Plan, versions: Sequence[Version], kind: str) -> Run:
+    """Let clients ask while the instances become those of one version after the other."""
     run = OnOneMachine(plan) if kind == "sqlite" else Run(plan)
-    old, new = versions
     with ExitStack() as stack:
         cluster = None if kind == "sqlite" else stack.enter_context(running_cluster())
         upstream, _ = stack.enter_context(simulator_process())
         made = Instances(folder, plan, upstream, cluster.url if cluster else None)
         stack.callback(made.close)
         for _ in range(KINDS[kind]):
-            made.add(old)
+            made.add(versions[0])
         url, replace = made.running[0].url, made.take_over
         if kind == "instances":
             header = "add_header x-served-by $upstream_addr always;"
@@ -157,7 +156,7 @@ def upgraded(folder: Path, plan: Plan, versions: tuple[Version, Version], kind: 
             clients = Clients(urlsplit(url).port or 0, plan.pause_s)
             clients.start(plan.clients)
             await go_on(clients.asked, plan.between_s)
-            for version in (new, old, new):
+            for version in versions[1:]:
                 for number in range(KINDS[kind]):
                     name = f"{version.name} in place of {number}"
                     await run.do(name, partial(replace, number, version))
@@ -184,6 +183,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tools.load.upgrade", description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--old", type=Path, help="a checkout or wheel of the old version")
+    parser.add_argument("--one-way", action="store_true", help="not back: it is too old for that")
     parser.add_argument("--ahead", type=int, default=1, help="without --old")
     parser.add_argument("--clients", type=int, default=40)
     parser.add_argument("--between", type=float, default=5.0, help="seconds between two steps")
@@ -192,15 +192,18 @@ def main() -> int:
     status = 0
     with tempfile.TemporaryDirectory(prefix="upgrade-") as folder:
         here = Version.at("this version", _ROOT, Path(folder))
+        versions: tuple[Version, ...]
         if chosen.old:
             versions = Version.at("the old version", chosen.old, Path(folder)), here
         else:
             versions = here, next_version(Path(folder), chosen.ahead)
+        if not chosen.one_way:
+            versions *= 2
         for kind in chosen.kinds or KINDS:
             place = Path(folder) / kind
             place.mkdir()
             run = upgraded(place, plan, versions, kind)
-            sys.stdout.write(f"{kind}: {versions[0].name} to {versions[1].name}, and back\n")
+            sys.stdout.write(f"{kind}: {', '.join(version.name for version in versions)}\n")
             status |= report(run)
             sys.stdout.write("".join(f"  {line[:300]}\n" for line in sorted(set(run.log))[:20]))
             sys.stdout.flush()
