@@ -4,8 +4,8 @@ none."""
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
-from threading import Event
 from typing import Any, ClassVar, Literal
 from urllib.parse import parse_qs, urlsplit
 
@@ -473,7 +473,7 @@ def test_a_client_that_leaves_ends_the_search(
     searching: RunningGateway, upstream: Upstream
 ) -> None:
     Model(upstream, ("web_search",))
-    came, left = Event(), Event()
+    came, left = threading.Event(), threading.Event()
 
     async def hang(call: Call) -> None:
         came.set()
