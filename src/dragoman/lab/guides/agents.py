@@ -34,8 +34,8 @@ claude""",
 }""",
             ),
         ),
-        "Everything on Chat, Messages and Responses upstreams: tools one by one and at once, deferred tools "
-        "and tool search, images and PDFs in tool results, thinking that comes back in the next "
+        "Everything on Chat, Messages and Responses upstreams: tools one by one and at once, "
+        "deferred tools and tool search, images and PDFs in tool results, thinking that comes back in the next "
         "turn, system messages in the middle of a conversation, interruption and `--continue`. "
         "`/context` is counted by the upstream where it can count, else estimated and marked so.",
         "On Chat and Responses: cache marks, `context_management`, effort finer than the "
@@ -75,8 +75,8 @@ wire_api = "responses\"""",
             ),
             ("shell", "codex"),
         ),
-        "Tool loops on Chat, Messages and Responses upstreams: shell, `apply_patch` (a free-text tool with a "
-        "grammar: where there are none it becomes a function with one string, and its calls are "
+        "Tool loops on Chat, Messages and Responses upstreams: shell, `apply_patch` (a free-text "
+        "tool with a grammar: where there are none it becomes a function with one string, and its calls are "
         "turned back), namespaces of tools, tools given inside the input (models named `gpt-6-*`), "
         "tool search, encrypted reasoning, compaction, `codex exec resume`.",
         "`web_search` elsewhere than on Responses, unless `[search]` has it made; with "
@@ -132,7 +132,8 @@ export OPENAI_API_KEY="$DRAGOMAN_KEY"
 qwen --auth-type openai --model {model}""",
             ),
         ),
-        "Tool loops on Chat, Messages and Responses upstreams; tool results in parts, reasoning sent back.",
+        "Tool loops on Chat, Messages and Responses upstreams; tool results in parts, reasoning "
+        "sent back.",
         "On Messages, for a model it does not know, it asks for as many thinking tokens as output "
         "tokens, which the service refuses: the gateway makes room, and reports it.",
         "`--continue` lists the folder again at the beginning of the conversation, so that the "

@@ -59,8 +59,8 @@ const answer = await client.messages.create({ model: "{model}", max_tokens: 1000
 console.log(answer.content);""",
             ),
         ),
-        "Messages with stream helpers, tool runner, `count_tokens` and the list of models, on all "
-        "three kinds of upstream; API versions 2023-06-01 and 2026-10-21.",
+        "Messages with stream helpers, tool runner, `count_tokens` and the list of models, on "
+        "Chat, Messages and Responses upstreams; API versions 2023-06-01 and 2026-10-21.",
         "Threads stored by the server: the tool runner is refused and goes on with full histories. "
         "Server tools, containers, batches.",
     ),
