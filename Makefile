@@ -148,11 +148,14 @@ $(VENV)/.dev: requirements/dev.lock requirements/runtime.lock pyproject.toml | $
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $(VENV)/.runtime $@
 
+# Of these hundreds of megabytes of Python little is imported: that is compiled when it is.
+LAZILY := --no-compile
+
 $(RELEASE)/.installed: requirements/release.lock requirements/helm.lock
 	$(PYTHON) -m venv --clear $(RELEASE)
-	$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet install \
+	$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet install $(LAZILY) \
 		--require-hashes --requirement requirements/release.lock
-	$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet install \
+	$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet install $(LAZILY) \
 		--no-deps --ignore-requires-python --require-hashes --requirement requirements/helm.lock
 	@touch $@
 
@@ -175,12 +178,12 @@ $(UNLOCKED:=/node_modules/.package-lock.json): %/node_modules/.package-lock.json
 
 $(CLIENTS)/.venv/.installed: $(CLIENTS)/requirements.lock
 	$(PYTHON) -m venv --clear $(CLIENTS)/.venv
-	$(CLIENTS)/.venv/bin/python -m pip --disable-pip-version-check --quiet install \
+	$(CLIENTS)/.venv/bin/python -m pip --disable-pip-version-check --quiet install $(LAZILY) \
 		--require-hashes --requirement $(CLIENTS)/requirements.lock
 	@touch $@
 
 $(CLIENTS)/.venv-%/.installed: $(CLIENTS)/%.lock
 	$(PYTHON) -m venv --clear $(@D)
-	$(@D)/bin/python -m pip --disable-pip-version-check --quiet install \
+	$(@D)/bin/python -m pip --disable-pip-version-check --quiet install $(LAZILY) \
 		--require-hashes --requirement $<
 	@touch $@

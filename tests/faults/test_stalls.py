@@ -117,7 +117,7 @@ def test_pings_are_no_answer(over: Over, upstream: Upstream, client: str, target
 
 STALLS: dict[str, tuple[Timeouts, Handler]] = {
     "idle": (Timeouts(idle_s=1.5), trickles(3)),
-    "total": (Timeouts(idle_s=10.0, total_s=1.5), trickles(1000)),
+    "total": (Timeouts(idle_s=10.0, total_s=3.0), trickles(1000)),
 }
 
 

@@ -202,8 +202,10 @@ def test_every_known_field_is_sent_as_the_service_wants_it(client: str, upstream
 def test_damage_is_sent_on_only_as_it_came(batch: int) -> None:
     rng = random.Random(batch)
     corpus = {client: [case for case in cases() if case.client == client] for client in VALIDATORS}
+    # Google's SDKs have no types of requests as they are sent.
+    crossings = [(client, upstream) for client, upstream in CROSSINGS if corpus[client]]
     for _ in range(150):
-        for client, upstream in CROSSINGS:
+        for client, upstream in crossings:
             source = encode(rng, damage(rng, merged(rng, corpus[client])))
             written = translated(client, upstream, source, BALANCED)
             if written is not None:

@@ -120,12 +120,13 @@ def _google_answer(chunks: list[JsonObject]) -> JsonObject:
 
 
 def _add_part(parts: list[JsonObject], part: JsonObject) -> None:
-    """Texts of one kind are one part, up to a signature; an empty one is none."""
+    """Texts of one kind are one part, up to a signature; an empty one is none, unless it is
+    signed."""
     last = parts[-1] if parts else {}
     if part.get("text") == "" and "thoughtSignature" not in part:
         return
     alike = "text" in last and "text" in part and last.get("thought") == part.get("thought")
-    if alike and "thoughtSignature" not in last and (part["text"] or not part.get("thought")):
+    if alike and "thoughtSignature" not in last and part["text"]:
         last["text"] += part.pop("text")
         last |= part
     else:

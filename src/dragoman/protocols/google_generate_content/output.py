@@ -136,13 +136,10 @@ class Whole(Struct, eq=False):
         return self.text(text, thought=False)
 
     def end(self, last: JsonObject, members: JsonObject) -> bytes:
-        """Put the candidate together; `last` is a part only if there is no other, or if it has a
-        signature that no text before it takes."""
+        """Put the candidate together; `last` is a part only if it has more than an empty text, or
+        if there is no other."""
         self._join()
-        before = self._parts[-1] if self._parts else {}
-        if len(last) > 1 and before.keys() == {"text"}:
-            before |= {**last, "text": before["text"]}
-        elif len(last) > 1 or not self._parts:
+        if len(last) > 1 or not self._parts:
             self._parts.append(last)
         candidate: JsonObject = {"content": {"parts": self._parts, "role": "model"}, **members}
         candidate["index"] = 0

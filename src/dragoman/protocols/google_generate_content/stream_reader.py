@@ -472,7 +472,7 @@ def _arguments(args: Raw) -> str:
     text = bytes(args).strip()
     if text in (b"", b"null"):
         return "{}"
-    if text.startswith(b'"') or any(space in text for space in _SPACES):
+    if text.startswith(b'"') or any(odd in text for odd in _ODD):
         try:
             value = decode(text)
         except JsonError:
@@ -481,8 +481,8 @@ def _arguments(args: Raw) -> str:
     return text.decode(errors="replace")
 
 
-_SPACES = (b"\n", b'": ', b", ")
-"""What JSON on one line has not between its values."""
+_ODD = (b"\n", b'": ', b", ", b"\\u")
+"""What compact JSON has nowhere, or only in few texts."""
 
 
 def _logprobs(result: JsonObject | None) -> tuple[Any, ...] | None:
