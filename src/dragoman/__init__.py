@@ -1,4 +1,4 @@
-"""An LLM gateway and translation library for Chat Completions, Messages and Responses."""
+"""An LLM gateway and translation library for Chat Completions, Messages, Responses and Gemini."""
 
 from __future__ import annotations
 

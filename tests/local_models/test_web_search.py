@@ -4,20 +4,28 @@ none."""
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
-from threading import Event
 from typing import Any, ClassVar, Literal
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from msgspec.structs import replace
 
-from dragoman.canonical.blocks import ToolCall
+from dragoman.canonical.blocks import ToolCall, UrlCitation, WebSearch
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.events import Annotated, Closed, Ended, Event, Finished, Opened, Started
+from dragoman.canonical.finish import Finish, FinishReason
+from dragoman.canonical.losses import Ledger
+from dragoman.canonical.requests import Request
 from dragoman.config import Client, Config, Search, Secret
 from dragoman.config.limits import Limit
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import Reply
 from dragoman.protocols.settings import make_capabilities, make_options
 from dragoman.server.testing import RunningGateway
 from dragoman.serving.searches import SearchEngine
+from dragoman.translation.call import mint
 from dragoman.translation.searching import Query
 from dragoman.upstream.client import UpstreamClient
 from tests.faults.conftest import SERVER, TIMEOUTS, Over, gateways_over
@@ -315,6 +323,24 @@ def test_the_model_is_told_that_a_search_failed(
     assert "The search failed" in json.dumps(model.asked[1])
 
 
+def test_a_search_without_a_query_is_a_call_and_its_result() -> None:
+    """As a vendor's may be, of which only the pages are known."""
+    asking = Request(model="m", turns=())
+    context = Reply(asking, "msg_1", 1, "m", Ledger(), Sealer(), mint)
+    writer = CODECS[MESSAGES].translate.answer_writer(context, False)
+    shown: list[Event] = [
+        Started("m", "m"),
+        Opened(0, WebSearch()),
+        Annotated(0, UrlCitation(url=PAGE, title="Weather of Kyoto")),
+        Closed(0),
+        Finished(Finish(FinishReason.STOP)),
+        Ended(),
+    ]
+    for event in shown:
+        writer.write(event)
+    assert links("messages", writer.answer()["content"]) == [PAGE]
+
+
 def test_a_forced_search_is_forced_once(searching: RunningGateway, upstream: Upstream) -> None:
     """As Claude Code asks."""
     model = Model(upstream, ("web_search",))
@@ -447,7 +473,7 @@ def test_a_client_that_leaves_ends_the_search(
     searching: RunningGateway, upstream: Upstream
 ) -> None:
     Model(upstream, ("web_search",))
-    came, left = Event(), Event()
+    came, left = threading.Event(), threading.Event()
 
     async def hang(call: Call) -> None:
         came.set()

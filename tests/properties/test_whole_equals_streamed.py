@@ -330,7 +330,7 @@ SEARCHED_ONCE[1:1] = [Metered(replace(USAGE, searches=1))]
     [
         (MESSAGES, answer(*CUT_CALL, finish=CUT), PLAIN, [("content", LossKind.REPAIRED)]),
         (CHAT, answer(*CUT_CALL, finish=CUT), PLAIN, []),
-        (MESSAGES, answer(*SEARCH), PLAIN, [("content", LossKind.CONTENT)]),
+        (MESSAGES, answer(*SEARCH), PLAIN, []),
         (MESSAGES, answer(*REFUSED), PLAIN, [("logprobs", LossKind.KNOB)]),
         (CHAT, answer(*block(Refusal(text=""))), PLAIN, []),
         (MESSAGES, answer(*REMARK), Asked(json=True), [("content", LossKind.KNOB)]),

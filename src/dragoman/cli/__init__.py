@@ -57,7 +57,7 @@ class _Commands(click.Group):
 @click.version_option(dragoman.__version__, prog_name="dragoman")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Any LLM client, any LLM backend: Chat Completions, Messages and Responses on both sides."""
+    """Any LLM client, any LLM backend: Chat Completions, Messages, Responses, generateContent."""
     # The end of the process frees all: without this all of it is searched for cycles first.
     atexit.register(gc.freeze)
     if os.environ.get("NO_COLOR"):

@@ -34,8 +34,8 @@ claude""",
 }""",
             ),
         ),
-        "Everything on all three kinds of upstream: tools one by one and at once, deferred tools "
-        "and tool search, images and PDFs in tool results, thinking that comes back in the next "
+        "Everything on Chat, Messages and Responses upstreams: tools one by one and at once, "
+        "deferred tools and tool search, images and PDFs in tool results, thinking that comes back in the next "
         "turn, system messages in the middle of a conversation, interruption and `--continue`. "
         "`/context` is counted by the upstream where it can count, else estimated and marked so.",
         "On Chat and Responses: cache marks, `context_management`, effort finer than the "
@@ -75,8 +75,8 @@ wire_api = "responses\"""",
             ),
             ("shell", "codex"),
         ),
-        "Tool loops on all three kinds of upstream: shell, `apply_patch` (a free-text tool with a "
-        "grammar: where there are none it becomes a function with one string, and its calls are "
+        "Tool loops on Chat, Messages and Responses upstreams: shell, `apply_patch` (a free-text "
+        "tool with a grammar: where there are none it becomes a function with one string, and its calls are "
         "turned back), namespaces of tools, tools given inside the input (models named `gpt-6-*`), "
         "tool search, encrypted reasoning, compaction, `codex exec resume`.",
         "`web_search` elsewhere than on Responses, unless `[search]` has it made; with "
@@ -113,7 +113,7 @@ wire_api = "responses\"""",
 }""",
             ),
         ),
-        "Tool loops on all three kinds of upstream, reasoning sent back.",
+        "Tool loops on Chat, Messages and Responses upstreams, reasoning sent back.",
         "Cache marks, when it speaks Messages to another kind of upstream; `text.verbosity` and "
         "`prompt_cache_key` of Responses on Messages.",
         '`"npm"` chooses the protocol: `@ai-sdk/openai-compatible` is Chat, `@ai-sdk/anthropic` '
@@ -132,7 +132,8 @@ export OPENAI_API_KEY="$DRAGOMAN_KEY"
 qwen --auth-type openai --model {model}""",
             ),
         ),
-        "Tool loops on all three kinds of upstream; tool results in parts, reasoning sent back.",
+        "Tool loops on Chat, Messages and Responses upstreams; tool results in parts, reasoning "
+        "sent back.",
         "On Messages, for a model it does not know, it asks for as many thinking tokens as output "
         "tokens, which the service refuses: the gateway makes room, and reports it.",
         "`--continue` lists the folder again at the beginning of the conversation, so that the "
@@ -161,7 +162,7 @@ qwen --auth-type openai --model {model}""",
             ),
             ("shell", "pi --provider dragoman --model {model}"),
         ),
-        "Tool loops on all three kinds of upstream, thinking sent back.",
+        "Tool loops on Chat, Messages and Responses upstreams, thinking sent back.",
         "Cache marks and `eager_input_streaming`, when it speaks Messages to another kind of "
         "upstream; a budget of thinking tokens becomes an effort.",
         "`apiKey` is the name of an environment variable, which pi looks up. "
@@ -179,7 +180,7 @@ cline auth openai-compatible --apikey "$DRAGOMAN_KEY" --baseurl {url}/v1 --model
 cline --provider openai-compatible --model {model}""",
             ),
         ),
-        "Tool loops on all three kinds of upstream.",
+        "Tool loops on Chat, Messages and Responses upstreams.",
         "`web_search` and `image_generation` (Responses) elsewhere than on Responses; with "
         '`hosted_tools = "map"` in the options Messages upstreams search with their own.',
         "It does not try again after a stream that was cut: what the gateway can repeat before "
@@ -207,7 +208,7 @@ cline --provider openai-compatible --model {model}""",
 }""",
             ),
         ),
-        "Tool loops on all three kinds of upstream.",
+        "Tool loops on Chat, Messages and Responses upstreams.",
         "Nothing of note.",
         'crush itself replaces `$DRAGOMAN_KEY`. `"type": "anthropic"` speaks Messages.',
     ),

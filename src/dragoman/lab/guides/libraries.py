@@ -28,7 +28,7 @@ const client = new OpenAI({ baseURL: "{url}/v1", apiKey: process.env.DRAGOMAN_KE
 console.log((await client.responses.create({ model: "{model}", input: "Hello!" })).output_text);""",
             ),
         ),
-        "Both APIs with their stream and parse helpers, on all three kinds of upstream.",
+        "Both APIs with their stream and parse helpers, on Chat, Messages and Responses upstreams.",
         "Files by id, stored conversations and hosted tools that the upstream does not have (web "
         'searches are translated with `hosted_tools = "map"` in the options).',
     ),
@@ -59,8 +59,8 @@ const answer = await client.messages.create({ model: "{model}", max_tokens: 1000
 console.log(answer.content);""",
             ),
         ),
-        "Messages with stream helpers, tool runner, `count_tokens` and the list of models, on all "
-        "three kinds of upstream; API versions 2023-06-01 and 2026-10-21.",
+        "Messages with stream helpers, tool runner, `count_tokens` and the list of models, on "
+        "Chat, Messages and Responses upstreams; API versions 2023-06-01 and 2026-10-21.",
         "Threads stored by the server: the tool runner is refused and goes on with full histories. "
         "Server tools, containers, batches.",
     ),
@@ -115,7 +115,7 @@ console.log((await generateText({ model: dragoman("{model}"), prompt: "Hello!" }
             ),
         ),
         "`@ai-sdk/openai` (`.chat` and `.responses`), `@ai-sdk/anthropic` and "
-        "`@ai-sdk/openai-compatible` with tool loops, on all three kinds of upstream.",
+        "`@ai-sdk/openai-compatible` with tool loops, on Chat, Messages and Responses upstreams.",
         "`@ai-sdk/openai` with `store` unset refers to stored items: set "
         "`providerOptions.openai.store` to false.",
         "`createOpenAI` and `createAnthropic` take the same `baseURL`; `createGoogleGenerativeAI` "

@@ -225,9 +225,11 @@ class _SearchBlock(_Block):
     _id: str
     _sealer: Sealer
     _found: list[UrlCitation] = []
+    _is_called: bool = False
 
     def delta(self, text: str) -> bytes:
         """The whole query."""
+        self._is_called = True
         query = to_json_text({"query": text})
         return self.out.start(shown_call(self._id), INPUT) + self.out.text(query) + self.out.stop()
 
@@ -237,8 +239,9 @@ class _SearchBlock(_Block):
         return b""
 
     def close(self, cut: bool) -> bytes:
+        called = b"" if self._is_called else self.delta("")
         result = shown_result(self._id, self._found, self._sealer, failed=cut)
-        return self.out.start(result) + self.out.stop()
+        return called + self.out.start(result) + self.out.stop()
 
 
 class MessagesWriter:
