@@ -35,8 +35,9 @@ claude""",
             ),
         ),
         "Everything on Chat, Messages and Responses upstreams: tools one by one and at once, "
-        "deferred tools and tool search, images and PDFs in tool results, thinking that comes back in the next "
-        "turn, system messages in the middle of a conversation, interruption and `--continue`. "
+        "deferred tools and tool search, images and PDFs in tool results, thinking that comes back "
+        "in the next turn, system messages in the middle of a conversation, interruption and "
+        "`--continue`. "
         "`/context` is counted by the upstream where it can count, else estimated and marked so.",
         "On Chat and Responses: cache marks, `context_management`, effort finer than the "
         "upstream knows, and `WebSearch`, unless `[search]` has it made; with "
@@ -76,9 +77,9 @@ wire_api = "responses\"""",
             ("shell", "codex"),
         ),
         "Tool loops on Chat, Messages and Responses upstreams: shell, `apply_patch` (a free-text "
-        "tool with a grammar: where there are none it becomes a function with one string, and its calls are "
-        "turned back), namespaces of tools, tools given inside the input (models named `gpt-6-*`), "
-        "tool search, encrypted reasoning, compaction, `codex exec resume`.",
+        "tool with a grammar: where there are none it becomes a function with one string, and its "
+        "calls are turned back), namespaces of tools, tools given inside the input (models named "
+        "`gpt-6-*`), tool search, encrypted reasoning, compaction, `codex exec resume`.",
         "`web_search` elsewhere than on Responses, unless `[search]` has it made; with "
         '`hosted_tools = "map"` in the options Messages upstreams search with their own. '
         "The grammar of a free-text tool is described to the model and not enforced. "

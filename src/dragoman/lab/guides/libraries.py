@@ -139,8 +139,8 @@ agent = Agent(name="helper", model=OpenAIResponsesModel("{model}", client))
 print(Runner.run_sync(agent, "Hello!").final_output)""",
             ),
         ),
-        "Both models (`OpenAIChatCompletionsModel` too) with tools, on all three kinds of "
-        "upstream.",
+        "Both models (`OpenAIChatCompletionsModel` too) with tools, on Chat, "
+        "Messages and Responses upstreams.",
         "Hosted tools elsewhere than on Responses, but for web searches with "
         '`hosted_tools = "map"` in the options.',
         "Tracing sends data to OpenAI with your OpenAI key unless it is turned off. "
