@@ -71,6 +71,7 @@ from dragoman.protocols.google_generate_content.usage_reader import (
     merge_usage,
     read_usage,
     tier_of,
+    uncounted,
 )
 from dragoman.protocols.reading import REFUSED
 from dragoman.sse import DONE, Frame
@@ -219,6 +220,8 @@ class GoogleReader:
             logprobs = self._part(part, logprobs, events)
         if candidate.grounding_metadata:
             self._grounding, self._uncited = candidate.grounding_metadata, True
+        if candidate.url_context_metadata:
+            self._inbound.ledger.add("urlContextMetadata", LossKind.KNOB, _NO_COUNTERPART)
         if candidate.citation_metadata:
             self._citations = candidate.citation_metadata
         if candidate.finish_reason:
@@ -444,6 +447,8 @@ class GoogleReader:
             self._inbound.ledger.add("finishReason", LossKind.CONVERTED, detail)
         if self._finish_message and self._reason != STOPPED:
             self._inbound.ledger.add("finishMessage", LossKind.KNOB, _NO_COUNTERPART)
+        for name in uncounted(self._usage):
+            self._inbound.ledger.add(f"usageMetadata.{name}", LossKind.KNOB, "is not counted apart")
         return [*events, Finished(finish), *self._metered(), Ended()]
 
 
