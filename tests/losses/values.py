@@ -251,6 +251,9 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "FunctionResponseBlob": {"mimeType": "image/png", "data": "ZmlsbGVy"},
     "FileData": {"fileUri": "https://example.com/filler.png", "mimeType": "image/png"},
     "FunctionResponseFileData": {"fileUri": "https://example.com/a.png", "mimeType": "image/png"},
+    "FunctionResponsePart": {
+        "inlineData": {"mimeType": "image/png", "data": "ZmlsbGVy"},
+    },
     "FunctionCall": {"name": FILLER},
     "FunctionResponse": {"name": FILLER, "response": {"output": FILLER}},
     "FunctionDeclaration": {"name": FILLER},

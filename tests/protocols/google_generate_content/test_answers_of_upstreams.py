@@ -272,6 +272,19 @@ def test_usage(counts: list[JsonObject], usage: Usage) -> None:
     assert [event.usage for event in events if isinstance(event, Metered)][-1] == usage
 
 
+def test_counts_of_media_and_pages_that_were_read_are_told() -> None:
+    kinds = [{"modality": "TEXT", "tokenCount": 3}, {"modality": "IMAGE", "tokenCount": 4}]
+    counts = {**USED, "promptTokensDetails": kinds, "candidatesTokensDetails": kinds[:1]}
+    pages = {"urlMetadata": [{"retrievedUrl": "https://a.example"}]}
+    whole = chunk(text("a"), reason="STOP", urlContextMetadata=pages)
+    given = inbound()
+
+    TRANSLATE.read_response(json.dumps({**whole, "usageMetadata": counts}).encode(), given)
+
+    told = [loss.path for loss in given.ledger]
+    assert told == ["urlContextMetadata", "usageMetadata.promptTokensDetails"]
+
+
 def test_sources_of_a_chunk_without_content_are_citations_in_characters() -> None:
     said = "Größe: 2 m. Ende"
     segment = {"startIndex": 0, "endIndex": len("Größe: 2 m.".encode()), "text": "Größe: 2 m."}

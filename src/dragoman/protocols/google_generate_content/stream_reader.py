@@ -73,6 +73,7 @@ from dragoman.protocols.google_generate_content.usage_reader import (
     merge_usage,
     read_usage,
     tier_of,
+    uncounted,
 )
 from dragoman.protocols.reading import REFUSED
 from dragoman.sse import DONE, Frame
@@ -452,6 +453,8 @@ class GoogleReader:
             self._inbound.ledger.add("finishReason", LossKind.CONVERTED, detail)
         if self._finish_message and self._reason != STOPPED:
             self._inbound.ledger.add("finishMessage", LossKind.KNOB, _NO_COUNTERPART)
+        for name in uncounted(self._usage):
+            self._inbound.ledger.add(f"usageMetadata.{name}", LossKind.KNOB, "is not counted apart")
         return [*events, Finished(finish), *self._metered(), Ended()]
 
 
