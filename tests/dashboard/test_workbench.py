@@ -28,7 +28,7 @@ def test_a_request_side_by_side(page: Page, gateway: RunningGateway, problems: P
     page.keyboard.press("n")
     expect(lit.first).not_to_have_attribute("data-path", first or "")
     verdicts = page.locator(".verdicts")
-    expect(verdicts.get_by_text("400")).to_have_count(2)
+    expect(verdicts.get_by_text("400")).to_have_count(3)
 
     page.get_by_role("button", name="Paste…").click()
     dialog = page.get_by_role("dialog")
@@ -62,7 +62,7 @@ def test_each_example_can_be_read(page: Page, gateway: RunningGateway, problems:
             page.goto(f"{gateway.base_url}/ui/workbench?example={name}")
         assert answer.value.status == 200, (name, answer.value.text())
         targets = answer.value.json()["targets"]
-        assert len(targets) == 2
+        assert len(targets) == 3
         if not any(target["losses"] for target in targets):
             lossless.add(name)
     assert lossless <= {"calls", "schema"}, lossless

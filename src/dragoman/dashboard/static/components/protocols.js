@@ -7,7 +7,14 @@ export const PROTOCOLS = {
   openai_chat: { letter: "C", name: "Chat" },
   anthropic_messages: { letter: "M", name: "Messages" },
   openai_responses: { letter: "R", name: "Responses" },
+  google_generate_content: { letter: "G", name: "Gemini" },
 };
+
+/**
+ * The name of a protocol; its name in the configuration if it has no other.
+ * @param {string} id
+ */
+export const protocolName = (id) => PROTOCOLS[id]?.name || printable(id);
 
 /** The protocols as choices of a control. */
 export const PROTOCOL_CHOICES = Object.entries(PROTOCOLS).map(
@@ -25,7 +32,7 @@ export const Protocol = ({ id }) => {
  * @param {string} pair
  */
 export const pairName = (pair) => {
-  const names = pair.split(">").map((id) => PROTOCOLS[id]?.name || id);
+  const names = pair.split(">").map(protocolName);
   return names.join(" to ");
 };
 

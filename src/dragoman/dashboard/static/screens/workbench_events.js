@@ -62,6 +62,8 @@ function summarizeValue(value, name) {
   }
   const [choice] = value.choices || [];
   if (choice) return summarizeChoice(choice);
+  const [candidate] = value.candidates || [];
+  if (candidate) return summarizeCandidate(candidate);
   if (typeof value.delta === "string") return { name, text: JSON.stringify(value.delta) };
   if (value.delta) return summarizeDelta(value.delta, value.type);
   if (value.usage && !value.type) return { name: "usage", text: JSON.stringify(value.usage) };
@@ -81,6 +83,17 @@ function summarizeChoice({ delta, message, finish_reason: reason }) {
   const hasContent = content && (content.content || content.tool_calls);
   if (reason && !hasContent) return { name: "finish_reason", text: reason };
   return content ? summarizeDelta(content, undefined) : null;
+}
+
+/**
+ * @param {any} candidate of a chunk or an answer of generateContent
+ * @returns {Summary}
+ */
+function summarizeCandidate({ content, finishReason: reason }) {
+  const [part] = (content?.parts || []).filter((one) => one.text !== "");
+  if (!part) return { name: reason ? "finishReason" : "candidate", text: reason || "" };
+  const [name] = Object.keys(part).filter((one) => !one.startsWith("thought"));
+  return { name: part.thought ? "thought" : name, text: JSON.stringify(part[name]) };
 }
 
 /**
@@ -110,5 +123,6 @@ function summarizeDelta(delta, type) {
 export function recognizeProtocol(text) {
   if (/"?response\.|"object": ?"response"/.test(text)) return "openai_responses";
   if (/message_start|"type": ?"message"/.test(text)) return "anthropic_messages";
+  if (/"candidates"|"usageMetadata"/.test(text)) return "google_generate_content";
   return /"choices"/.test(text) ? "openai_chat" : null;
 }

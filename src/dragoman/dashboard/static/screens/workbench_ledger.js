@@ -4,7 +4,7 @@ import { ascending, count, plural, printable } from "../lib/format.js";
 import { jsonLines, lineIndex } from "../lib/json_lines.js";
 import { Toggle } from "../components/controls.js";
 import { Empty, Panel } from "../components/layout.js";
-import { LossKind, PROTOCOLS } from "../components/protocols.js";
+import { LossKind, protocolName } from "../components/protocols.js";
 import { StatusLabel } from "../components/status.js";
 
 /** @type {Api.Policy[]} */
@@ -45,7 +45,7 @@ export function Ledger({ targets, value }) {
                 <tr>
                   <th class="width-path">Path</th>
                   ${targets.map(
-                    ({ protocol }) => html`<th class="width-kind">${PROTOCOLS[protocol].name}</th>`,
+                    ({ protocol }) => html`<th class="width-kind">${protocolName(protocol)}</th>`,
                   )}
                   <th class="width-detail not-phone">What happens</th>
                 </tr>
@@ -110,7 +110,7 @@ export function Verdicts({ translation, policy, onPolicy }) {
         ${targets.map(
           (target) => html`
             <div>
-              ${PROTOCOLS[target.protocol].name}
+              ${protocolName(target.protocol)}
               <div class="small faint">
                 ${speaks === target.protocol ? printable(upstream) : "any"}
               </div>
@@ -132,7 +132,7 @@ export function Verdicts({ translation, policy, onPolicy }) {
             <ul>
               ${refusals.map(({ protocol, verdicts }) => {
                 const message = printable(verdicts[policy].message);
-                return html`<li>${PROTOCOLS[protocol].name}: ${message}</li>`;
+                return html`<li>${protocolName(protocol)}: ${message}</li>`;
               })}
             </ul>
           </div>

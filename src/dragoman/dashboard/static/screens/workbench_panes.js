@@ -5,7 +5,7 @@ import { plural, printable } from "../lib/format.js";
 import { coloured, jsonLines, lineIndex } from "../lib/json_lines.js";
 import { CopyButton } from "../components/controls.js";
 import { Empty, ScrollRegion } from "../components/layout.js";
-import { LOSS_KINDS, Protocol, PROTOCOLS } from "../components/protocols.js";
+import { LOSS_KINDS, Protocol, protocolName } from "../components/protocols.js";
 
 /**
  * @typedef {object} Line
@@ -93,7 +93,7 @@ export function Panes({ panes, lit, onLight }) {
           ({ protocol }, index) => html`
             <button role="tab" aria-selected=${String(index === tab)}
               onClick=${() => setTab(index)}>
-              ${PROTOCOLS[protocol].name}
+              ${protocolName(protocol)}
             </button>
           `,
         )}
@@ -113,7 +113,7 @@ export function Panes({ panes, lit, onLight }) {
  *   isShown: boolean }} props
  */
 function PaneView({ pane: { protocol, note, text, lines }, litPath, scrolls, onLight, isShown }) {
-  const { name } = PROTOCOLS[protocol];
+  const name = protocolName(protocol);
   const section = useRef(/** @type {any} */ (null));
   useEffect(() => {
     if (scrolls) section.current.querySelector("li.lit")?.scrollIntoView({ block: "nearest" });

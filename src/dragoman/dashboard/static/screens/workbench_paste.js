@@ -8,6 +8,8 @@ const PROTOCOL_OF_PATH = {
   "/chat/completions": "openai_chat",
   "/messages": "anthropic_messages",
   "/responses": "openai_responses",
+  ":generateContent": "google_generate_content",
+  ":streamGenerateContent": "google_generate_content",
 };
 
 /** The body of a curl command, in single or in double quotes. */
@@ -40,6 +42,7 @@ function pastedRequest(text) {
  */
 function detectProtocol(request) {
   if (!request || typeof request !== "object") return "openai_chat";
+  if ("contents" in request) return "google_generate_content";
   if ("input" in request || "instructions" in request) return "openai_responses";
   const blocks = (request.messages || []).flatMap((message) =>
     Array.isArray(message?.content) ? message.content : [],
