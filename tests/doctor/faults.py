@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -131,9 +132,9 @@ def _plain(reply: Reply) -> None:
 
 
 def _renamed(reply: Reply) -> None:
-    name = reply.asked["model"].encode() if reply.place else b""
-    if name and reply.status == 200:
-        reply.body = reply.body.replace(b'"model":"' + name, b'"model":"other')
+    if reply.place and reply.status == 200:
+        name = b"modelVersion" if reply.place == "google" else b"model"
+        reply.body = re.sub(b'"%b":"[^"]*' % name, b'"%b":"other' % name, reply.body)
 
 
 def _shapeless_error(reply: Reply) -> None:
@@ -172,13 +173,14 @@ def _no_json(body: bytes) -> bytes:
 
 def everywhere(place: str) -> dict[str, Fault]:
     """The faults of the checks that all protocols have."""
-    names = frozenset({f"{place}.event_names"} if place != "chat" else ())
+    names = frozenset({f"{place}.event_names"} if place in ("messages", "responses") else ())
+    identity = "responseId" if place == "google" else "id"
     unknown = frozenset({"messages.unknown_events"} if place == "messages" else ())
     return {
         f"{place}.full": fault(lambda reply: _plain(reply) if reply.full else None, "text/plain"),
         f"{place}.full_shape": Fault(
-            fulls(lambda body: body.pop("id")),
-            "has no id",
+            fulls(lambda body: body.pop(identity)),
+            f"has no {identity}",
             frozenset({"responses.metadata"} if place == "responses" else ()),
         ),
         f"{place}.model": fault(_renamed, "'other'"),
@@ -385,10 +387,83 @@ RESPONSES = {
     "responses.no_done": fault(bodies(lambda body: body + b"data: [DONE]\n\n"), "there is one"),
 }
 
+# generateContent ------------------------------------------------------------------------------
+
+
+def candidates(change: Callable[[Json], object]) -> Callable[[Reply], None]:
+    """Spoils the candidates of Google's streams."""
+
+    def changed(event: Event) -> None:
+        for candidate in event.data["candidates"]:
+            change(candidate)
+
+    return streams(changed)
+
+
+def _calling(change: Callable[[Json], object]) -> Callable[[Reply], None]:
+    """Spoils the parts with a call in Google's streams."""
+
+    def changed(candidate: Json) -> None:
+        for part in candidate["content"]["parts"]:
+            if "functionCall" in part:
+                change(part)
+
+    return candidates(changed)
+
+
+def _at(end: str, value: object) -> Callable[[Reply], None]:
+    """Replaces the answer to whatever is asked at a path with this end."""
+    return lambda reply: reply.answer(200, value) if reply.path.endswith(end) else None
+
+
+def _endless(reply: Reply) -> None:
+    if reply.path == "/v1beta/models":
+        reply.change_json(lambda body: body.update(nextPageToken=""))
+
+
+def _no_key(place: str) -> Callable[[Reply], None]:
+    def spoil(reply: Reply) -> None:
+        if place in reply.asked_headers or f"?{place}=" in reply.path:
+            reply.answer(401, {"error": {"message": "No key."}})
+
+    return spoil
+
+
+def _own_ids_of(name: str) -> Callable[[Event], None]:
+    numbers = iter(range(1_000_000))
+    return lambda event: event.data.update({name: str(next(numbers))})
+
+
+GOOGLE = {
+    **everywhere("google"),
+    "google.usage": fault(
+        fulls(lambda body: body.pop("usageMetadata")), "usage", "google.full_shape"
+    ),
+    "google.stop": fault(
+        fulls(lambda body: body["candidates"][0].update(finishReason="DONE")), "'DONE'"
+    ),
+    "google.tools": fault(
+        _calling(lambda part: part["functionCall"].update(args="{}")), "not a JSON object"
+    ),
+    "google.key": fault(_no_key("x-goog-api-key"), "No key.", "google.models"),
+    "google.query_key": fault(_no_key("key"), "No key."),
+    "google.models": fault(_endless, "nextPageToken is empty"),
+    "google.count": fault(_at(":countTokens", {"tokens": 7}), "has no totalTokens"),
+    "google.frames": fault(bodies(lambda body: b": wait\n\n" + body), "': wait'"),
+    "google.turn": fault(candidates(lambda one: one["content"].pop("role")), "role is 'None'"),
+    "google.finish": fault(candidates(lambda one: one.pop("finishReason", None)), "no chunk has"),
+    "google.one_id": fault(streams(_own_ids_of("responseId")), "responseId changes"),
+    "google.signature": fault(
+        _calling(lambda part: part.update(thoughtSignature="-_")), "no base64"
+    ),
+    "google.array": fault(_at(":streamGenerateContent", {}), "no array of chunks"),
+}
+
 FAULTS: dict[str, tuple[str, Fault]] = {
     **{check: ("openai_chat", spoiled) for check, spoiled in GENERAL.items()},
     **{check: ("openai_chat", spoiled) for check, spoiled in CHAT.items()},
     **{check: ("anthropic_messages", spoiled) for check, spoiled in MESSAGES.items()},
     **{check: ("openai_responses", spoiled) for check, spoiled in RESPONSES.items()},
+    **{check: ("google_generate_content", spoiled) for check, spoiled in GOOGLE.items()},
 }
 """Every check with the protocol to look at and what is spoiled."""

@@ -36,7 +36,9 @@ class Reply:
     @property
     def place(self) -> str:
         """The short name of the protocol; empty where no model is asked."""
-        return PLACES.get(self.path, "") if self.method == "POST" else ""
+        if self.method != "POST":
+            return ""
+        return "google" if ":" in self.path else PLACES.get(self.path, "")
 
     @property
     def streamed(self) -> bool:
@@ -46,7 +48,9 @@ class Reply:
     @property
     def full(self) -> bool:
         """Whether it is a whole answer of a model."""
-        return bool(self.place) and self.status == 200 and not self.streamed
+        others = (":countTokens", ":streamGenerateContent")
+        answers = bool(self.place) and not self.path.endswith(others)
+        return answers and self.status == 200 and not self.streamed
 
     @property
     def json(self) -> Any:

@@ -21,7 +21,7 @@ from dragoman.server.testing import RunningGateway, running_gateway
 from tests.doctor.faults import FAULTS, Fault
 from tests.doctor.spoiler import Reply, Spoiler, spoiling
 
-UPSTREAMS = ("chat", "messages", "responses")
+UPSTREAMS = ("chat", "messages", "responses", "google")
 THINKS = "messages/sim-reasoning_tool"
 """A model that thinks, and calls a tool where there is one."""
 
@@ -51,13 +51,13 @@ def problems(findings: Findings) -> dict[str, str]:
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_nothing_is_wrong_with_this_gateway(gateway: RunningGateway, upstream: str) -> None:
-    """All checks, for clients of all protocols over an upstream of each; the three together leave
-    none unseen. req: 157, 158, 159, 160, 161, 162"""
+    """All checks, for clients of all protocols over an upstream of each; together they leave none
+    unseen. req: 157, 158, 159, 160, 161, 162"""
     findings = look(gateway.base_url, model=f"sim-{upstream}")
 
     assert problems(findings) == {}
     unseen = {found.check.id for found in findings if found.state is State.NOT_SEEN}
-    assert unseen <= {"messages.signature"}
+    assert unseen <= {"messages.signature", "google.signature"}
     thought = look(
         gateway.openai_base_url,
         model=f"{upstream}/sim-reasoning",
@@ -167,14 +167,14 @@ def test_an_answer_of_any_shape_is_no_accident(gateway: RunningGateway) -> None:
         if reply.streamed:
             reply.body = b'data: {"choices": [7], "type": 7, "item": 7, "delta": 7}\n\n'
         elif reply.full:
-            reply.answer(200, {"choices": 7, "output": [7], "content": 7, "usage": [7]})
+            reply.answer(
+                200, {"choices": 7, "output": [7], "content": 7, "candidates": [7], "usage": [7]}
+            )
 
     with spoiling(Spoiler(gateway.port, odd)) as server:
         found = look(server.url)
 
-    assert {"chat.full_shape", "messages.full_shape", "responses.full_shape"} <= (
-        problems(found).keys()
-    )
+    assert {f"{place}.full_shape" for place in UPSTREAMS} <= problems(found).keys()
     assert found.broken
 
 
@@ -218,7 +218,7 @@ def test_the_command_tells_one_line_a_check(gateway: RunningGateway) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert any(line.split()[:2] == ["ok", "responses.sequence_number"] for line in lines)
-    assert lines[-1].startswith(f"{len(lines) - 2} ok, 0 BROKEN, 0 warning, 1 not seen")
+    assert lines[-1].startswith(f"{len(lines) - 3} ok, 0 BROKEN, 0 warning, 2 not seen")
     assert KEY not in done.stdout + done.stderr
 
 

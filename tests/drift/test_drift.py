@@ -15,6 +15,7 @@ from anthropic.types import (
     TextBlockParam,
     message_create_params,
 )
+from google.genai import types as google
 from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseStreamEvent,
@@ -23,6 +24,7 @@ from openai.types.responses import (
 
 from dragoman.canonical.errors import InvalidRequest
 from tests.library import translate_request
+from tests.losses.google import google_cases
 from tests.losses.requests import PROTOCOLS, ROOTS, cases
 from tests.losses.requests import Root as RequestRoot
 from tests.losses.values import FILLER
@@ -85,7 +87,7 @@ class NewItems(response_create_params.ResponseCreateParamsBase, total=False):
 def _requests(name: str, params: Any) -> list[str]:
     root = next(root for root in ROOTS if root.source == name)
     made = RequestRoot(root.source, root.client, params, root.turns, root.base)
-    return [f"{drift.kind} {drift.what} {drift.why}" for drift in request_drift([made])]
+    return [f"{drift.kind} {drift.what} {drift.why}" for drift in request_drift(cases((made,)))]
 
 
 @pytest.mark.parametrize(
@@ -150,6 +152,22 @@ class NewError(pydantic.BaseModel):
     message: str
 
 
+class NewCandidate(google.Candidate):
+    mood: str
+    finishReason: Literal["STOP", "BORED"]  # noqa: N815
+
+
+class NewFeedback(google.GenerateContentResponsePromptFeedback):
+    blockReason: Literal["SAFETY", "BOREDOM"]  # noqa: N815
+
+
+class NewAnswer(google.GenerateContentResponse):
+    """An answer with a new field, a new finish reason and a new reason for a block."""
+
+    candidates: list[NewCandidate] | None = None  # type: ignore[assignment]
+    prompt_feedback: NewFeedback | None = pydantic.Field(default=None, alias="promptFeedback")
+
+
 @pytest.mark.parametrize(
     ("where", "type_", "told"),
     [
@@ -170,6 +188,7 @@ class NewError(pydantic.BaseModel):
         ),
         ("responses stream", AddedSpoken, {"field NewCall.urgency"}),
         ("messages stream", RawMessageStreamEvent | Bell, {"event bell (Bell)"}),
+        ("google answer", NewAnswer, {"field NewCandidate.mood", "word BORED", "word BOREDOM"}),
         ("messages error", NewError, {"union member weather_error (NewError)"}),
     ],
 )
@@ -184,7 +203,7 @@ def test_new_parts_of_answers_are_found(where: str, type_: Any, told: set[str]) 
 
 def test_every_entry_of_what_is_accounted_for_is_needed() -> None:
     texts: set[str] = set()
-    for case in cases():
+    for case in (*cases(), *google_cases()):
         for upstream in PROTOCOLS:
             body = msgspec.json.encode(case.body())
             try:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import random
 
-from tests.losses.requests import Case
+from tests.losses.google import google_cases
+from tests.losses.requests import GOOGLE, PROTOCOLS, Case, cases
+
+CLIENTS = (*PROTOCOLS, GOOGLE)
+
+
+def corpus(client: str) -> list[Case]:
+    """The requests of a client's protocol."""
+    if client == GOOGLE:
+        return list(google_cases())
+    return [case for case in cases() if case.client == client]
 
 
 def merged(rng: random.Random, corpus: list[Case]) -> dict[str, object]:
@@ -12,7 +22,7 @@ def merged(rng: random.Random, corpus: list[Case]) -> dict[str, object]:
     body: dict[str, object] = {}
     for case in rng.sample(corpus, 3):
         other = case.body()
-        for turns in ("messages", "input"):
+        for turns in ("messages", "input", "contents"):
             own = body.get(turns)
             new = other.get(turns)
             if isinstance(own, list) and isinstance(new, list):

@@ -14,13 +14,16 @@ from dragoman.translation import Call
 from tests.checkers import CHECKERS
 from tests.fuzz.counts import ANSWERS
 from tests.fuzz.mutations import damage, encode, flip
+from tests.fuzz.requests import CLIENTS
 from tests.library import translate_request
 from tests.losses.answers import AnswerCase, answer_cases, stream_cases
 from tests.losses.clients import asking
-from tests.losses.requests import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from tests.losses.google_answers import google_answer_cases, google_stream_cases
+from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES
 
 BATCHES = 5
 LENIENT = make_options(policy=Policy.LENIENT)
+STREAMS = (*stream_cases(), *google_stream_cases())
 
 
 def call(client: str, upstream: str, stream: bool) -> Call:
@@ -33,20 +36,20 @@ def corpus(cases: tuple[AnswerCase, ...]) -> dict[str, list[bytes]]:
     """The answers of every upstream."""
     return {
         upstream: [case.body() for case in cases if case.upstream == upstream]
-        for upstream in PROTOCOLS
+        for upstream in CLIENTS
     }
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_damaged_answers_fail_openly(batch: int) -> None:
     rng = random.Random(batch)
-    answers = corpus(answer_cases())
+    answers = corpus((*answer_cases(), *google_answer_cases()))
     outcomes = {"answered": 0, "failed": 0}
     for number in range(ANSWERS // BATCHES):
-        upstream = PROTOCOLS[number % 3]
+        upstream = CLIENTS[number % 4]
         good = msgspec.json.decode(rng.choice(answers[upstream]))
         body = encode(rng, damage(rng, good, most=2))
-        for client in PROTOCOLS:
+        for client in CLIENTS:
             outcomes[answered(client, upstream, body)] += 1
 
     assert min(outcomes.values()) > ANSWERS // BATCHES // 10, "the damage is too small or too great"
@@ -106,12 +109,12 @@ def damaged_frame(rng: random.Random, frame: bytes) -> bytes:
 def test_damaged_streams_keep_their_form(batch: int) -> None:
     """Whatever the upstream sends, the client's stream obeys its grammar and ends openly."""
     rng = random.Random(batch)
-    streams = corpus(stream_cases())
+    streams = corpus(STREAMS)
     outcomes = {"success": 0, "failure": 0}
     for number in range(ANSWERS // BATCHES):
-        upstream = PROTOCOLS[number % 3]
+        upstream = CLIENTS[number % 4]
         stream = damaged_stream(rng, rng.choice(streams[upstream]))
-        for client in PROTOCOLS:
+        for client in CLIENTS:
             if client == upstream:
                 passed_through(client, stream)
             else:
@@ -151,6 +154,7 @@ ENDS = {
     CHAT: (b"[DONE]", b'"finish_reason":'),
     MESSAGES: (b"message_stop",),
     RESPONSES: (b"response.completed", b"response.incomplete"),
+    GOOGLE: (b'"finishReason":', b'"blockReason":'),
 }
 """Without any of these no stream is whole."""
 
@@ -160,19 +164,22 @@ TERMINALS = (
     b"response.completed",
     b"response.incomplete",
     b"response.failed",
+    b'"finishReason":"',
+    b'"blockReason":"',
 )
 
 
-@pytest.mark.parametrize("upstream", PROTOCOLS)
+@pytest.mark.parametrize("upstream", CLIENTS)
 def test_truncation_is_never_a_success(upstream: str) -> None:
-    """A stream cut anywhere before its end is a failure on every cell. req: 156"""
-    whole = [case.body() for case in stream_cases() if case.upstream == upstream]
+    """A stream cut anywhere before its end, or without one, is a failure on every cell. req: 156"""
+    whole = [case.body() for case in STREAMS if case.upstream == upstream]
     rng = random.Random(upstream)
     for stream in rng.sample(whole, min(len(whole), 60)):
         frames = frames_of(stream)
-        last = max(n for n, frame in enumerate(frames) if any(t in frame for t in TERMINALS))
+        ends = [n for n, frame in enumerate(frames) if any(t in frame for t in TERMINALS)]
+        last = max(ends, default=len(frames) - 1)
         cut = rng.randrange(last + 1)
-        for client in PROTOCOLS:
+        for client in CLIENTS:
             translator = call(client, upstream, stream=True).open_stream()
             kept = b"".join(frames[:cut])
             shown = translator.feed(kept) + translator.finish()

@@ -30,6 +30,9 @@ FIXED = {
     "/v1/messages/count_tokens": "counts",
     "/v1/responses/input_tokens": "counts",
     "/v1/models": "lists",
+    "/v1alpha/models": "lists",
+    "/v1beta/models": "lists",
+    "/v1beta1/models": "lists",
     "/v1/key": "nothing",
     "/v1/usage": "nothing",
     "/": "nothing",
@@ -37,6 +40,12 @@ FIXED = {
     "/readyz": "nothing",
     "/metrics": "nothing",
 }
+WITH_MODELS = tuple(
+    f"{version}/models/chat/sim-text:{verb}"
+    for version in ("/v1", "/v1beta")
+    for verb in ("generateContent", "streamGenerateContent")
+)
+"""Paths with a model in them that lead to upstreams, where a request is limited."""
 ALLOWED = ("/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/models")
 """Where upstreams charge nothing."""
 
@@ -63,6 +72,7 @@ def bodies(upstream: str) -> Iterator[dict[str, Any]]:
         yield body(api, f"{upstream}/sim-text", stream=stream)
     yield body("responses", f"{upstream}/sim-text", background=True)
     yield body("responses", f"{upstream}/sim-text", store=False)
+    yield {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
     yield {"tool_outputs": [{"tool_call_id": "c", "output": "o"}]}
     yield {}
 
@@ -79,7 +89,11 @@ def below(gateway: RunningGateway) -> list[str]:
     paths = [
         f"/v1/responses/{name}/{end}".rstrip("/") for name in (stored, "resp_none") for end in ends
     ]
-    return [*paths, "/v1/responses/compact", "/v1/chat/completions/x", "/v1/models/chat/sim-text"]
+    counted = "/v1beta/models/chat/sim-text:countTokens"
+    return [
+        *paths, *WITH_MODELS, counted,
+        "/v1/responses/compact", "/v1/chat/completions/x", "/v1/models/chat/sim-text",
+    ]  # fmt: skip
 
 
 def test_all_fixed_routes_are_known(gateway: RunningGateway) -> None:
@@ -100,7 +114,7 @@ def test_no_route_leads_past_the_gate(gateway: RunningGateway, simulator: Runnin
                 refused.add(path)
             beyond = [one.path for one in simulator.requests if one.path not in ALLOWED]
             assert not beyond, (method, path, asked)
-    assert refused == {path for path, free in FIXED.items() if free is None}
+    assert refused == {*WITH_MODELS, *(path for path, free in FIXED.items() if free is None)}
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import random
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -128,6 +129,7 @@ def messages(count: int, length: int = 1) -> bytes:
 @pytest.mark.parametrize("spacing", [40, 64, 97, 101, 128, 160])
 def test_many_objects_are_much_work_however_they_are_spaced(spacing: int) -> None:
     """Also where all of them stand at the same place of every 97 or 101 bytes."""
+    random.seed(spacing)
     one = b'{"role":"user","content":"' + b"x" * (spacing - 29) + b'"},'
     assert len(one) == spacing
     for offset in range(0, 102, 3):

@@ -32,7 +32,7 @@ CONFIG = """
 [server]
 port = {port}
 workers = {workers}
-shutdown_grace_s = 3
+shutdown_grace_s = {grace_s}
 [[clients]]
 name = "tester"
 key = "{key}"
@@ -54,12 +54,16 @@ def test_other_machines_need_a_key() -> None:
 
 @contextmanager
 def serving(
-    tmp_path: Path, simulator: RunningSimulator, workers: int
+    tmp_path: Path, simulator: RunningSimulator, workers: int, grace_s: int = 3
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     with bind("127.0.0.1", 0) as plug:
         port = plug.getsockname()[1]
     file = tmp_path / "dragoman.toml"
-    file.write_text(CONFIG.format(port=port, workers=workers, key=KEY, base_url=simulator.base_url))
+    file.write_text(
+        CONFIG.format(
+            port=port, workers=workers, grace_s=grace_s, key=KEY, base_url=simulator.base_url
+        )
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "dragoman", "serve", "--config", str(file)],
         stderr=subprocess.PIPE,
@@ -80,7 +84,11 @@ def serving(
     finally:
         if process.poll() is None:
             process.terminate()
-            process.wait(timeout=15)
+            try:
+                process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
         assert process.stderr is not None
         process.stderr.close()
 
@@ -135,6 +143,25 @@ def test_every_request_is_logged_before_the_end(
         _, log = process.communicate(timeout=15)
     assert process.returncode == 0
     assert '"route":"POST /v1/chat/completions","status":200' in log
+    assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_second_interrupt_does_not_wait_for_what_is_in_flight(
+    tmp_path: Path, simulator: RunningSimulator, workers: int
+) -> None:
+    with (
+        serving(tmp_path, simulator, workers, grace_s=600) as (process, url),
+        Connection(url) as connection,
+    ):
+        made = body("chat", "chat/sim-text?delay_ms=50&words=20000", stream=True)
+        connection.send("POST", PATHS["chat"], made, AUTH)
+        connection.head()
+        process.send_signal(signal.SIGTERM)
+        until_refused(url)
+        process.send_signal(signal.SIGINT)
+        _, log = process.communicate(timeout=120)
+    assert process.returncode == 0
     assert "Traceback" not in log
 
 

@@ -46,6 +46,7 @@ NODE = ROOT / "tests/node/node_modules"
 PYTHONS = {
     "openai": Path(sys.executable),
     "anthropic": Path(sys.executable),
+    "google": Path(sys.executable),
     "agents": VENV_PYTHON,
     "langchain_openai": FRAMEWORKS_PYTHON,
     "pydantic_ai": FRAMEWORKS_PYTHON,

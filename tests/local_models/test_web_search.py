@@ -28,6 +28,7 @@ from dragoman.serving.searches import SearchEngine
 from dragoman.translation.call import mint
 from dragoman.translation.searching import Query
 from dragoman.upstream.client import UpstreamClient
+from tests.facts import facts_of
 from tests.faults.conftest import SERVER, TIMEOUTS, Over, gateways_over
 from tests.faults.upstream import Upstream, answer, api_of, is_streamed
 from tests.gateway.clients import PATHS, body, completed, stream_error, streamed_text, text_of
@@ -231,6 +232,25 @@ def test_a_search_is_made_and_shown_as_the_clients_own(
         usage = events(told.body)[-2][1]["usage"] if stream else told.json["usage"]
         assert usage["server_tool_use"]["web_search_requests"] == 1
         assert (usage["input_tokens"], usage["output_tokens"]) == (20, 10)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_search_for_a_client_of_google_is_shown_as_grounding(
+    stream: bool, searching: RunningGateway, upstream: Upstream
+) -> None:
+    model = Model(upstream, ("web_search",))
+    google = facts_of()["google_generate_content"]
+    made = {**google.body("chat/m", "Hello", stream), "tools": [{"googleSearch": {}}]}
+    told = call(searching.base_url, "POST", google.path("chat/m", stream), made)
+    assert told.status == 200, told.body
+    assert model.queries == ["weather in Kyoto"]
+    assert len(model.asked) == 2
+    chunks = [data for _, data in events(told.body)] if stream else [told.json]
+    found = chunks[-1]["candidates"][0]["groundingMetadata"]
+    assert found["webSearchQueries"] == ["weather in Kyoto"]
+    assert [chunk["web"]["uri"] for chunk in found["groundingChunks"]] == [PAGE, OTHER]
+    assert "".join(map(google.text_of, chunks)).endswith(SAID)
+    assert b"functionCall" not in told.body
 
 
 def test_the_conversation_goes_on_with_what_was_found(

@@ -88,6 +88,10 @@ _SAME = {
     "ThinkingBlock": "reasoning",
     "SignatureDelta": "reasoning",
     "ResponseReasoningItem": "reasoning",
+    "groundingChunks": "annotations",
+    "groundingSupports": "annotations",
+    "citationMetadata": "annotations",
+    "logprobsResult": "logprobs",
 }
 """Words of the SDKs' types to the words in which answers' losses are reported."""
 

@@ -174,6 +174,12 @@ _BY_FIELD: dict[str, tuple[Sample, ...]] = {
     "FunctionResponseBlob.data": _BASE64,
     "Blob.mimeType": (Sample("image/png", None, ("image/webp",)),),
     "FunctionResponseBlob.mimeType": (Sample("image/png", None, ("image/webp",)),),
+    "GroundingSupport.groundingChunkIndices": (Sample([0], None, ([7],)),),
+    "Segment.startIndex": (Sample(1, None, (0,)),),
+    "Segment.endIndex": (Sample(3, None, (5,)),),
+    "Segment.text": (Sample(FILLER, None, (FILLER[:3],)),),
+    "Citation.startIndex": (Sample(1, None, (0,)),),
+    "Citation.endIndex": (Sample(3, None, (5,)),),
     "FunctionCall.args": (Sample({}, None, ({"b": 1},)), Sample({"a": NEEDLE})),
     "FunctionResponse.response": (
         Sample({"output": FILLER}, None, ({"output": "other"},)),
@@ -214,12 +220,40 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     },
     "ChoiceDeltaToolCallFunction": {"name": FILLER, "arguments": "{}"},
     "ChoiceDeltaFunctionCall": {"name": FILLER, "arguments": "{}"},
+    "Candidate": {
+        "content": {"role": "model", "parts": [{"text": FILLER}]},
+        "finishReason": "STOP",
+    },
+    "Citation": {"uri": "https://example.com/filler.png", "endIndex": 4},
+    "Segment": {"endIndex": 4},
+    "GroundingMetadata": {
+        "groundingChunks": [{"web": {"uri": "https://example.com/filler.png", "title": FILLER}}],
+        "groundingSupports": [
+            {"segment": {"startIndex": 0, "endIndex": 3}, "groundingChunkIndices": [0]}
+        ],
+    },
+    "GroundingSupport": {"segment": {"startIndex": 0, "endIndex": 3}, "groundingChunkIndices": [0]},
+    **{
+        f"GroundingChunk{kind}": {"uri": "https://example.com/filler.png"}
+        for kind in ("Web", "Maps", "RetrievedContext")
+    },
+    "GroundingChunkImage": {"sourceUri": "https://example.com/filler.png"},
+    "LogprobsResult": {"chosenCandidates": [{"token": FILLER, "logProbability": -0.5}]},
+    "LogprobsResultCandidate": {"token": FILLER, "logProbability": -0.5},
+    "GenerateContentResponseUsageMetadata": {
+        "promptTokenCount": 50,
+        "candidatesTokenCount": 5,
+        "totalTokenCount": 55,
+    },
     "Part": {"text": FILLER},
     "Content": {"parts": [{"text": FILLER}]},
     "Blob": {"mimeType": "image/png", "data": "ZmlsbGVy"},
     "FunctionResponseBlob": {"mimeType": "image/png", "data": "ZmlsbGVy"},
     "FileData": {"fileUri": "https://example.com/filler.png", "mimeType": "image/png"},
     "FunctionResponseFileData": {"fileUri": "https://example.com/a.png", "mimeType": "image/png"},
+    "FunctionResponsePart": {
+        "inlineData": {"mimeType": "image/png", "data": "ZmlsbGVy"},
+    },
     "FunctionCall": {"name": FILLER},
     "FunctionResponse": {"name": FILLER, "response": {"output": FILLER}},
     "FunctionDeclaration": {"name": FILLER},

@@ -103,12 +103,15 @@ def smallest(shape: Shape, owner: values.Owner) -> Any:
 
 def smallest_record(record: Record, owner: values.Owner) -> dict[str, Any]:
     """The required fields of a record, and what makes it meaningful."""
-    document = {
-        field.name: smallest(field.shape, owner.field(record.name, field.name))
-        for field in fields_of(record)
-        if field.required
-    }
-    return {**document, **values.COMPANIONS.get(record.name, {})}
+    companions = values.COMPANIONS.get(record.name, {})
+    document: dict[str, Any] = {}
+    for field in fields_of(record):
+        # Records of different SDKs may have the same name.
+        if field.name in companions:
+            document[field.name] = companions[field.name]
+        elif field.required:
+            document[field.name] = smallest(field.shape, owner.field(record.name, field.name))
+    return document
 
 
 def walk(

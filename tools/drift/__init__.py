@@ -1,8 +1,8 @@
 """What the vendors' SDKs have that the gateway does not account for.
 
-`python -m tools.drift` (`make drift`) compares the installed `openai` and `anthropic` packages
-with the gateway's readers and tables, and lists every field, union member, event, stop reason and
-error type that none of them knows. `find` is the same as a function.
+`python -m tools.drift` (`make drift`) compares the installed `openai`, `anthropic` and
+`google-genai` packages with the gateway's readers and tables, and lists every field, union member,
+event, stop reason and error type that none of them knows. `find` is the same as a function.
 """
 
 from __future__ import annotations

@@ -7,11 +7,13 @@ from importlib.metadata import version
 
 from tools.drift import find
 
+SDKS = ("openai", "anthropic", "google-genai")
+
 
 def main() -> int:
     drift = find()
     told = "\n".join(map(str, drift)) or "nothing is unaccounted for"
-    versions = ", ".join(f"{name} {version(name)}" for name in ("openai", "anthropic"))
+    versions = ", ".join(f"{name} {version(name)}" for name in SDKS)
     sys.stdout.write(f"{versions}: {len(drift)} found\n{told}\n")
     return 1 if drift else 0
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 _TIME_LIMIT_S = 50.0
 """For the installation, and again for the comparison."""
 
-_PACKAGES = ("openai", "anthropic", "msgspec", "typing_extensions")
+_PACKAGES = ("openai", "anthropic", "google-genai", "msgspec", "typing_extensions")
 """The SDKs, and what the comparison imports beside them."""
 
 

@@ -18,7 +18,8 @@ from dragoman.protocols.reading import UNKNOWN
 from dragoman.protocols.unknown_text import UNKNOWN_TYPE
 from tests.library import translate_request
 from tests.losses.excused import REQUESTS, excuse
-from tests.losses.requests import PROTOCOLS, ROOTS, Case, Root, cases
+from tests.losses.google import EXCUSED, google_cases
+from tests.losses.requests import GOOGLE, PROTOCOLS, Case, cases
 from tests.losses.verdict import LENIENT, Verdict, indexless, judge
 from tools.drift.found import Drift, Kind
 
@@ -29,14 +30,17 @@ ACCOUNTED: Mapping[str, str] = {
     "anthropic_messages user_profile_id: unknown field": "Sent as a header of its own.",
     "anthropic_messages workspace_id: unknown field": "Sent as a header of its own.",
     "openai_responses tool_choice.tools.function: unknown field": "The sample fits both protocols.",
+    "*allowedFunctionNames: can only be set where*": "The sample has no mode beside them.",
+    "*responseJsonSchema: must be an object": "The SDK leaves it open; the service does not.",
+    "*responseMimeType: must be *": "The SDK leaves it open; the service does not.",
 }
 """What looks like drift and is none, by a pattern of its text, with the reason."""
 
 
-def request_drift(roots: Iterable[Root] = ROOTS) -> list[Drift]:
-    """What no reader accounts for; each place once."""
-    found = {drift for case in cases(tuple(roots)) for drift in _drift(case)}
-    return sorted(found)
+def request_drift(probed: Iterable[Case] | None = None) -> list[Drift]:
+    """What no reader accounts for in requests, by default all of them; each place once."""
+    every = (*cases(), *google_cases()) if probed is None else probed
+    return sorted({drift for case in every for drift in _drift(case)})
 
 
 def _drift(case: Case) -> Iterator[Drift]:
@@ -46,7 +50,8 @@ def _drift(case: Case) -> Iterator[Drift]:
         yield from told
         if told or silent or upstream == case.client:
             continue
-        if judge(case, upstream) is Verdict.SILENT and not excuse(case.probe.label, REQUESTS):
+        excused = EXCUSED if case.client == GOOGLE else REQUESTS
+        if judge(case, upstream) is Verdict.SILENT and not excuse(case.probe.label, excused):
             silent = True
             yield _found(case, Kind.FIELD, case.probe.label, f"silently lost to {upstream}")
 

@@ -83,8 +83,9 @@ class Supervisor:
     `stuck_after_s` seconds (0: however long). Each is linked to `owner`.
 
     A worker that keeps ending is started at growing intervals; the others serve on. SIGINT and
-    SIGTERM are passed on, and processes that are not gone `grace_s` seconds later, and a little,
-    are killed. Workers stop by themselves when this process is gone.
+    SIGTERM are passed on, also an interrupt after the first signal, and processes that are not gone
+    `grace_s` seconds later, and a little, are killed. Workers stop by themselves when this process
+    is gone.
 
     All but the forks happens in an event loop, which stands still while a process is forked: so the
     child begins outside of it. `forks` prevents them while threads of this process work.
@@ -151,6 +152,8 @@ class Supervisor:
 
     def _on_signal(self, number: int, frame: object) -> None:
         if number in _STOP:
+            if self._stopping and number == signal.SIGINT:
+                self._signal_all(signal.SIGINT)
             self._stopping = True
         elif number == signal.SIGHUP:
             self._is_hung_up = True

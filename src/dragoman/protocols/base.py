@@ -1,6 +1,6 @@
 """The interface of every protocol package.
 
-Nine pairs come from three packages: a request is read by the client's package and written by
+Sixteen pairs come from four packages: a request is read by the client's package and written by
 the upstream's, an answer is read by the upstream's and written by the client's.
 """
 

@@ -110,7 +110,7 @@ def _error_of(value: JsonObject) -> Any:
 
 
 def is_readable(error: Any) -> bool:
-    """Whether clients of all three protocols can read an `error` member."""
+    """Whether clients of every protocol can read an `error` member."""
     return isinstance(error, dict) and isinstance(error.get("message"), str)
 
 

@@ -308,7 +308,7 @@ class _Workers:
             def stop(signal_: signal.Signals) -> None:
                 attendance.close()
                 for one in sockets:
-                    if one not in own:
+                    if one not in own and one.fileno() >= 0:
                         # Its own worker may be gone already: whoever closes it last loses what
                         # waits in it.
                         server.http.accept_waiting(one)

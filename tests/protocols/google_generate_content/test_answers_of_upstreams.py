@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman.canonical.blocks import Reasoning, Text, ToolCall, UrlCitation
@@ -26,10 +28,15 @@ from dragoman.canonical.events import (
 from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols import CODECS
+from dragoman.protocols.settings import make_options
 from dragoman.sse import Decoder
+from tests.library import translate_request
+from tests.losses.clients import asking
+from tests.losses.requests import GOOGLE, PROTOCOLS
 from tests.properties.cells import inbound
 
 JsonObject = dict[str, Any]
+GOLDEN = Path(__file__).parent.parent.parent / "golden"
 TRANSLATE = CODECS["google_generate_content"].translate
 USED = {"promptTokenCount": 7, "candidatesTokenCount": 5, "totalTokenCount": 12}
 
@@ -265,6 +272,19 @@ def test_usage(counts: list[JsonObject], usage: Usage) -> None:
     assert [event.usage for event in events if isinstance(event, Metered)][-1] == usage
 
 
+def test_counts_of_media_and_pages_that_were_read_are_told() -> None:
+    kinds = [{"modality": "TEXT", "tokenCount": 3}, {"modality": "IMAGE", "tokenCount": 4}]
+    counts = {**USED, "promptTokensDetails": kinds, "candidatesTokensDetails": kinds[:1]}
+    pages = {"urlMetadata": [{"retrievedUrl": "https://a.example"}]}
+    whole = chunk(text("a"), reason="STOP", urlContextMetadata=pages)
+    given = inbound()
+
+    TRANSLATE.read_response(json.dumps({**whole, "usageMetadata": counts}).encode(), given)
+
+    told = [loss.path for loss in given.ledger]
+    assert told == ["urlContextMetadata", "usageMetadata.promptTokensDetails"]
+
+
 def test_sources_of_a_chunk_without_content_are_citations_in_characters() -> None:
     said = "Größe: 2 m. Ende"
     segment = {"startIndex": 0, "endIndex": len("Größe: 2 m.".encode()), "text": "Größe: 2 m."}
@@ -294,3 +314,44 @@ def test_log_probabilities_are_those_of_the_piece() -> None:
     record = {"token": "a", "logprob": -0.5, "bytes": [97]}
     (delta,) = [event for event in events if isinstance(event, Delta)]
     assert delta.logprobs == ({**record, "top_logprobs": [record]},)
+
+
+@pytest.mark.parametrize("top", [5, "a", [5], [{"candidates": 5}], [{"candidates": [5]}]])
+def test_log_probabilities_of_another_shape_are_none(top: Any) -> None:
+    token = {"token": "a", "logProbability": "-0.5"}
+    result = {"chosenCandidates": [token, 5], "topCandidates": top}
+    events = read(chunk(text("a"), logprobsResult=result, reason="STOP"))
+    (delta,) = [event for event in events if isinstance(event, Delta)]
+    record = {"token": "a", "logprob": 0.0, "bytes": [97], "top_logprobs": []}
+    assert delta.logprobs == (record,)
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_the_first_thought_is_shown_as_it_comes(client: str) -> None:
+    call = translate_request(client, GOOGLE, msgspec.json.encode(asking(client, stream=True)))
+    shown = call.open_stream().feed(framed([chunk(text("Hm.", thought=True))]))
+    assert b"Hm." in shown
+
+
+SEARCH = {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}
+
+
+@pytest.mark.parametrize(
+    ("client", "more", "event"),
+    [
+        ("openai_chat", {}, '"type":"url_citation"'),
+        ("openai_responses", {}, "response.output_text.annotation.added"),
+        ("anthropic_messages", SEARCH, '"type":"web_search_result"'),
+    ],
+)
+def test_sources_after_the_text_reach_each_client(client: str, more: Any, event: str) -> None:
+    """The last chunk has them, beside an empty text. Clients of Messages are shown the search that
+    found them, since only its own service can write its citations."""
+    stream = (GOLDEN / "google_grounded.sse").read_bytes()
+    body = msgspec.json.encode(asking(client, stream=True) | more)
+    mapped = make_options(hosted_tools="map")
+    answer = translate_request(client, GOOGLE, body, options=mapped).open_stream()
+    shown = (answer.feed(stream) + answer.finish()).decode()
+    assert answer.outcome.fault is None
+    for word in (event, '"url":"https://example.org/paris"', '"title":"example.org"'):
+        assert word in shown

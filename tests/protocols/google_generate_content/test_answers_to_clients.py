@@ -41,6 +41,7 @@ from dragoman.canonical.requests import Request, Thinking
 from dragoman.canonical.usage import Usage
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Reply
+from dragoman.protocols.google_generate_content.output import write_logprobs
 
 CODEC = CODECS["google_generate_content"]
 SEALER = Sealer(b"a key of the tests")
@@ -440,6 +441,7 @@ def test_counts_are_of_all_three_forms() -> None:
         ('{"generationConfig":{"max_output_tokens":9.0}}', 9),
         ('{"generationConfig":{"maxOutputTokens":0}}', None),
         ('{"generationConfig":[]}', None),
+        pytest.param(f'{{"generationConfig":{{"maxOutputTokens":"{"9" * 5000}"}}}}', None, id="9s"),
     ],
 )
 def test_limits_are_found_and_lowered(body: str, most: int | None) -> None:
@@ -463,3 +465,12 @@ def test_tiers_and_searches_have_prices() -> None:
     assert endpoint.tier(members('{"service_tier":"standard"}')) is None
     assert endpoint.searches(members('{"tools":[{"google_search":{}}]}'))
     assert not endpoint.searches(members('{"tools":[{"functionDeclarations":[]}]}'))
+
+
+@pytest.mark.parametrize("top", [5, "a", [5], None])
+def test_log_probabilities_of_another_shape_are_none(top: Any) -> None:
+    records = [{"token": 5, "logprob": "a", "top_logprobs": top}, 5]
+    assert write_logprobs(records) == {
+        "chosenCandidates": [{"token": "", "logProbability": None}],
+        "topCandidates": [{"candidates": []}],
+    }

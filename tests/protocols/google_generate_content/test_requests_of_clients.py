@@ -98,6 +98,19 @@ def test_both_spellings_are_read_at_every_level() -> None:
         ({"contents": [{"parts": []}]}, "contents[0].parts", "must not be empty"),
         ({"contents": [{"parts": [{}]}]}, "contents[0].parts[0]", "must have one of text"),
         (
+            {
+                "contents": [
+                    {
+                        "parts": [
+                            {"functionResponse": {"name": "f", "parts": [{"audioMetadata": {}}]}}
+                        ]
+                    }
+                ]
+            },
+            "contents[0].parts[0].functionResponse.parts[0]",
+            "must have either inlineData or fileData",
+        ),
+        (
             {"contents": [{"parts": [{"text": "a", "functionResponse": {"name": "f"}}]}]},
             "contents[0].parts[0].functionResponse",
             "cannot stand beside text",

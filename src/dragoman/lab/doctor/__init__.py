@@ -1,4 +1,4 @@
-"""The doctor: acts as the clients of all three protocols towards an instance of this gateway or any
+"""The doctor: acts as the clients of every protocol towards an instance of this gateway or any
 other, and reports which of their needs are not met.
 """
 

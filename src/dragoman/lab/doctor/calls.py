@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 
 _TIMEOUTS = Timeouts(connect=10.0, first_byte=PATIENCE_S, idle=PATIENCE_S / 2, total=PATIENCE_S)
 
-Auth = Literal["bearer", "x-api-key", "none"]
+Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "none"]
 
 
 class Caller:
@@ -49,7 +49,7 @@ class Caller:
     async def post(
         self, path: str, body: dict[str, Any], *, auth: Auth = "bearer", key: str | None = None
     ) -> Answer:
-        """Send a body as JSON to a path that begins with `/v1`."""
+        """Send a body as JSON to a path that begins with a version and may have a query."""
         headers = [("content-type", "application/json"), ("accept", "*/*")]
         if path.startswith("/v1/messages"):
             headers.append(("anthropic-version", VERSION))
@@ -100,7 +100,7 @@ class Caller:
             headers = [*headers, _key_header(auth, sent)]
         request = UpstreamRequest(
             method=method,
-            url=join_url(self._url, path),
+            url=join_url(self._url, *path.split("?", 1)),
             headers=tuple(headers),
             body=body,
             timeouts=_TIMEOUTS,

@@ -1,7 +1,8 @@
 """The checks: what is examined, which clients break without it, and the remedy.
 
 Which client breaks was measured by taking one thing at a time out of the streams of whole tool
-loops (Claude Code 2.1, Codex 0.169, opencode 1.18, pi 0.73, qwen-code 0.24, cline 3.0, AI SDK 7).
+loops (Claude Code 2.1, Codex 0.169, opencode 1.18, pi 0.73, qwen-code 0.24, cline 3.0, AI SDK 7,
+google-genai 3 for Python and JavaScript, Gemini CLI 0.61).
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ GENERAL = (
 
 
 def _everywhere(protocol: str) -> tuple[Check, ...]:
-    """What all three protocols need."""
+    """What every protocol needs."""
     return (
         Check(
             f"{protocol}.full",
@@ -158,7 +159,7 @@ def _everywhere(protocol: str) -> tuple[Check, ...]:
             f"{protocol}.lines",
             "lines are `data: ` with one space, ended by LF",
             "hand-written readers and litellm find no event",
-            "write `event: ...` LF `data: {json}` LF LF and nothing else",
+            "write `data: {json}` LF LF, after `event: ...` LF where the protocol has names",
         ),
         Check(
             f"{protocol}.blank_lines",
@@ -181,9 +182,9 @@ def _everywhere(protocol: str) -> tuple[Check, ...]:
         ),
         Check(
             f"{protocol}.tools",
-            "a tool call comes whole, with its id and its arguments",
+            "a tool call comes whole, with its name and its arguments",
             "agents run nothing, or with the wrong arguments",
-            "send one call at a time, its head once, its arguments as text",
+            "send one call at a time, its head once, its arguments as the protocol has them",
         ),
     )
 
@@ -381,9 +382,80 @@ RESPONSES = (
     ),
 )
 
+GOOGLE = (
+    *_everywhere("google"),
+    Check(
+        "google.key",
+        "the key is taken from x-goog-api-key",
+        "Google's SDKs and Gemini CLI: 401",
+        "take the key from x-goog-api-key on every route",
+    ),
+    Check(
+        "google.query_key",
+        "the key is taken from ?key=",
+        "curl as the vendor shows it, older clients: 401",
+        "take the key from the query, and keep it out of logs",
+        _WARNING,
+    ),
+    Check(
+        "google.models",
+        "the list of models, as Google's SDKs read it",
+        "models.list() finds nothing; an empty nextPageToken makes the SDK for Node ask for ever",
+        'with x-goog-api-key sent, add "models": [{"name": "models/...", ...}]; no nextPageToken '
+        "on the last page",
+        _WARNING,
+    ),
+    Check(
+        "google.count",
+        "countTokens answers with totalTokens",
+        "count_tokens() of the SDKs raises",
+        "serve POST .../models/MODEL:countTokens",
+        _WARNING,
+    ),
+    Check(
+        "google.frames",
+        "nothing but data: no event names, no comments, no [DONE]",
+        "Google's SDK for Python raises UnknownApiResponseError, the one for Go too",
+        "send data: frames alone; an empty line keeps a silent stream alive",
+    ),
+    Check(
+        "google.turn",
+        "every candidate has the role model and a part, the last one too",
+        "both SDKs drop question and answer from the history of the chat",
+        'end with "content": {"role": "model", "parts": [{"text": ""}]}',
+    ),
+    Check(
+        "google.finish",
+        "the last chunk has a finishReason, no other has",
+        "Gemini CLI asks again and again; readers stop at the first",
+        "put finishReason into the last chunk only; an answer without one is an error",
+    ),
+    Check(
+        "google.one_id",
+        "all chunks have one responseId and one modelVersion",
+        "readers that gather chunks by id show pieces",
+        "choose both once for each answer",
+        _WARNING,
+    ),
+    Check(
+        "google.signature",
+        "thoughtSignature is base64",
+        "the SDK for Python raises ValidationError",
+        "encode whatever stands in its place in standard base64",
+    ),
+    Check(
+        "google.array",
+        "without alt=sse a stream is one JSON array",
+        "clients that read bare HTTP (llm-gemini, curl) fail at the first byte",
+        "send [{...},{...}] as application/json unless the query has alt=sse",
+        _WARNING,
+    ),
+)
+
 PROTOCOL_CHECKS = {
     "openai_chat": ("chat", CHAT),
     "anthropic_messages": ("messages", MESSAGES),
     "openai_responses": ("responses", RESPONSES),
+    "google_generate_content": ("google", GOOGLE),
 }
 """The short name and the checks of each protocol."""

@@ -32,7 +32,9 @@ def look_at_stream(protocol: str, answer: Answer, findings: Findings) -> Stream 
     findings.judge(f"{protocol}.buffering", _buffering(answer.headers))
     coding = answer.headers.get("content-encoding", "identity")
     findings.judge(f"{protocol}.compression", "" if coding == "identity" else f"it is {coding}")
-    stream = read_stream(answer.body)
+    # Google's own service ends lines in CR LF, and its clients take both.
+    lines = answer.body.replace(b"\r\n", b"\n") if protocol == "google" else answer.body
+    stream = read_stream(lines)
     findings.judge(f"{protocol}.flush", _burst(answer, stream))
     for name in _FRAMING:
         findings.judge(f"{protocol}.{name}", stream.problems.get(name))
@@ -101,7 +103,10 @@ def error_problem(protocol: str, answer: Answer, statuses: tuple[int, ...]) -> s
     error = body.get("error") if isinstance(body, dict) else None
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         return "the body holds no error.message"
-    if not isinstance(error.get("type"), str):
+    if protocol == "google":
+        if type(error.get("code")) is not int or not isinstance(error.get("status"), str):
+            return "the body holds no error.code or no error.status"
+    elif not isinstance(error.get("type"), str):
         return "the body holds no error.type"
     if protocol == "messages" and body.get("type") != "error":
         return 'the body has no "type": "error" beside the error'

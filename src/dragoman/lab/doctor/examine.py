@@ -5,8 +5,9 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import quote
 
-from dragoman.lab.doctor import chat, messages, responses
+from dragoman.lab.doctor import chat, google, messages, responses
 from dragoman.lab.doctor.answers import Answer
 from dragoman.lab.doctor.calls import PATIENCE_S, VERSION, Auth, Caller
 from dragoman.lab.doctor.checks import GENERAL, PROTOCOL_CHECKS
@@ -21,7 +22,9 @@ _PATHS = {
     "chat": "/v1/chat/completions",
     "messages": "/v1/messages",
     "responses": "/v1/responses",
+    "google": "/v1beta/models/{model}:generateContent",
 }
+_STREAMED = "/v1beta/models/{model}:streamGenerateContent"
 _WRONG_KEY = "sk-dragoman-doctor-wrong-key"
 _COUNT = "Count from one to sixty in words, separated by commas. Write nothing else."
 _CALL = "Call the tool `note` with the text 'hello'. Write nothing else."
@@ -78,12 +81,12 @@ async def examine(
             raise NoModel("no model is listed")
         report(f"asking the model {asked} (each call may take {PATIENCE_S:g} s)")
         await _look_at_keys(caller, names, asked, findings)
-        preflight = await caller.preflight(_PATHS[names[0]])
+        preflight = await caller.preflight(_path(names[0], asked))
         findings.judge("server.cors", _cors_problem(preflight))
         for protocol in names:
             report(f"playing a client of {_PATHS[protocol]}")
             await _EXAMINERS[protocol](caller, asked, findings)
-            wrong = await caller.post(_PATHS[protocol], _wrong(protocol, asked))
+            wrong = await caller.post(_path(protocol, asked), _wrong(protocol, asked))
             look_at_error(protocol, wrong, findings)
     return findings
 
@@ -125,27 +128,42 @@ async def _look_at_keys(
     caller: Caller, protocols: list[str], model: str, findings: Findings
 ) -> None:
     """Judge how keys are taken, and how a wrong one is refused."""
+    googles = [protocol for protocol in protocols if protocol == "google"]
+    others = [protocol for protocol in protocols if protocol != "google"]
+    styles: tuple[tuple[str, Auth, list[str]], ...] = (
+        ("server.bearer", "bearer", protocols),
+        ("server.x_api_key", "x-api-key", others),
+        ("google.key", "x-goog-api-key", googles),
+    )
     if not caller.key:
-        for name in ("auth", "auth_shape", "bearer", "x_api_key"):
-            findings.unseen(f"server.{name}", "no key was given")
+        own = ("google.key", "google.query_key") if googles else ()
+        for name in ("server.auth", "server.auth_shape", "server.bearer", "server.x_api_key", *own):
+            findings.unseen(name, "no key was given")
         return
-    styles: tuple[tuple[str, Auth], ...] = (("bearer", "bearer"), ("x_api_key", "x-api-key"))
-    for name, auth in styles:
-        for protocol in protocols:
-            answer = await caller.post(_PATHS[protocol], _wrong(protocol, model), auth=auth)
-            refused = answer.status in (401, 403)
-            problem = f"{_PATHS[protocol]}: {answer.description()}"
-            findings.judge(f"server.{name}", problem if refused else None)
+    for name, auth, played in styles:
+        for protocol in played:
+            path = _path(protocol, model)
+            answer = await caller.post(path, _wrong(protocol, model), auth=auth)
+            _look_at_key(name, path, answer, findings)
+    for protocol in googles:
+        path = _path(protocol, model)
+        asked = f"{path}?key={quote(caller.key, safe='')}"
+        answer = await caller.post(asked, _wrong(protocol, model), auth="none")
+        _look_at_key("google.query_key", path, answer, findings)
     for protocol in protocols:
-        body = _text(protocol, model)
-        answer = await caller.post(_PATHS[protocol], body, key=_WRONG_KEY)
-        problem = f"{_PATHS[protocol]}: {answer.description()}"
+        path, body = _path(protocol, model), _text(protocol, model)
+        answer = await caller.post(path, body, key=_WRONG_KEY)
+        problem = f"{path}: {answer.description()}"
         findings.judge("server.auth", None if answer.status == 401 else problem)
         if answer.status == 401:
             problem = error_problem(protocol, answer, (401,))
-            findings.judge(
-                "server.auth_shape", f"{_PATHS[protocol]}: {problem}" if problem else None
-            )
+            findings.judge("server.auth_shape", f"{path}: {problem}" if problem else None)
+
+
+def _look_at_key(check: str, path: str, answer: Answer, findings: Findings) -> None:
+    """Judge whether a key was taken."""
+    refused = answer.status in (401, 403)
+    findings.judge(check, f"{path}: {answer.description()}" if refused else None)
 
 
 def _cors_problem(answer: Answer) -> str:
@@ -163,10 +181,19 @@ def _cors_problem(answer: Answer) -> str:
 
 def _wrong(protocol: str, model: str) -> dict[str, Any]:
     """A request that no service can take: its conversation is a number."""
-    return {**_text(protocol, model), "input" if protocol == "responses" else "messages": 7}
+    members = {"responses": "input", "google": "contents"}
+    return {**_text(protocol, model), members.get(protocol, "messages"): 7}
+
+
+def _path(protocol: str, model: str) -> str:
+    return _PATHS[protocol].format(model=model)
 
 
 def _text(protocol: str, model: str, text: str = _COUNT, **more: Any) -> dict[str, Any]:
+    if protocol == "google":
+        config = {"maxOutputTokens": _MOST_TOKENS}
+        contents = [{"role": "user", "parts": [{"text": text}]}]
+        return {"contents": contents, "generationConfig": config, **more}
     body: dict[str, Any] = {"model": model, **more}
     if protocol == "responses":
         return {**body, "input": text, "max_output_tokens": _MOST_TOKENS, "store": False}
@@ -222,7 +249,31 @@ async def _examine_responses(caller: Caller, model: str, findings: Findings) -> 
     await look_at_socket(caller, _text("responses", model), findings)
 
 
-_EXAMINERS = {"chat": _examine_chat, "messages": _examine_messages, "responses": _examine_responses}
+async def _examine_google(caller: Caller, model: str, findings: Findings) -> None:
+    path, streamed = _path("google", model), _STREAMED.format(model=model)
+    function = {"name": "note", "description": _ABOUT, "parametersJsonSchema": _SCHEMA}
+    offered = {"tools": [{"functionDeclarations": [function]}]}
+    answer = await caller.post(path, _text("google", model))
+    _guarded("google", findings, lambda: google.full(answer, model, findings))
+    events = await caller.post(f"{streamed}?alt=sse", _text("google", model))
+    _guarded("google", findings, lambda: google.stream(events, model, findings))
+    whole = await caller.post(streamed, _text("google", model))
+    _guarded("google", findings, lambda: google.array(whole, findings))
+    called = await caller.post(f"{streamed}?alt=sse", _text("google", model, _CALL, **offered))
+    _guarded("google", findings, lambda: google.tools(called, model, findings))
+    contents = {"contents": _text("google", model)["contents"]}
+    counted = await caller.post(path.replace(":generateContent", ":countTokens"), contents)
+    _guarded("google", findings, lambda: google.count(counted, findings))
+    listed = await caller.get("/v1beta/models", [], auth="x-goog-api-key")
+    _guarded("google", findings, lambda: google.models(listed, findings))
+
+
+_EXAMINERS = {
+    "chat": _examine_chat,
+    "messages": _examine_messages,
+    "responses": _examine_responses,
+    "google": _examine_google,
+}
 
 
 def _guarded(protocol: str, findings: Findings, judge: Callable[[], object]) -> None:

@@ -211,14 +211,14 @@ class ContentReader(Struct, eq=False):
     def _text(self, part: shapes.Part, path: str) -> list[Block]:
         return [Text(text=part.text, path=f"{path}.text")] if part.text else []
 
-    def _inline(self, part: shapes.Part, path: str) -> list[Block]:
+    def _inline(self, part: shapes.Part | shapes.ResponsePart, path: str) -> list[Block]:
         assert part.inline_data is not None
         blob, at = part.inline_data, f"{path}.inlineData"
         media_type = needed(blob.mime_type, at, "mimeType")
         source = Base64(media_type, standard_base64(blob.data, f"{at}.data"))
         return [self._medium(source, media_type, blob.display_name, part, path)]
 
-    def _file(self, part: shapes.Part, path: str) -> list[Block]:
+    def _file(self, part: shapes.Part | shapes.ResponsePart, path: str) -> list[Block]:
         assert part.file_data is not None
         file = part.file_data
         source = _source_of(needed(file.file_uri, f"{path}.fileData", "fileUri"))
@@ -229,7 +229,7 @@ class ContentReader(Struct, eq=False):
         source: MediaSource,
         media_type: str,
         title: str | None,
-        part: shapes.Part | None,
+        part: shapes.Part | shapes.ResponsePart,
         path: str,
     ) -> Block:
         """The block of a file, by its media type."""
@@ -243,8 +243,8 @@ class ContentReader(Struct, eq=False):
             return Audio(data=source.data, format=wire.AUDIO_FORMATS[kind], path=path)
         return Media(source=source, media_type=media_type, path=path)
 
-    def _detail_of(self, part: shapes.Part | None) -> str | None:
-        given = None if part is None else part.media_resolution
+    def _detail_of(self, part: shapes.Part | shapes.ResponsePart) -> str | None:
+        given = part.media_resolution
         level = given.get("level") if isinstance(given, dict) else given
         return DETAILS.get(level) if isinstance(level, str) else self._detail
 
@@ -266,22 +266,16 @@ class ContentReader(Struct, eq=False):
         response = {} if carried is None else jsontext.decode(carried)
         content, failed = _content_of(response, f"{at}.response")
         for number, inner in enumerate(result.parts or ()):
-            content.append(self._response_part(inner, f"{at}.parts[{number}]"))
+            content += self._response_part(inner, f"{at}.parts[{number}]")
         call_id = self._calls.answered(result)
         is_error = True if failed else None
         return [ToolResult(call_id=call_id, content=tuple(content), is_error=is_error, path=at)]
 
-    def _response_part(self, part: shapes.ResponsePart, path: str) -> Block:
-        blob, file = part.inline_data, part.file_data
-        if blob is not None:
-            at = f"{path}.inlineData"
-            media_type = needed(blob.mime_type, at, "mimeType")
-            source: MediaSource = Base64(media_type, standard_base64(blob.data, f"{at}.data"))
-            return self._medium(source, media_type, blob.display_name, None, path)
-        if file is None:
-            raise InvalidRequest.at(path, "must have inlineData or fileData")
-        source = _source_of(needed(file.file_uri, f"{path}.fileData", "fileUri"))
-        return self._medium(source, file.mime_type, file.display_name, None, path)
+    def _response_part(self, part: shapes.ResponsePart, path: str) -> list[Block]:
+        report_lost(part, path, self._extras)
+        if (part.inline_data is None) is (part.file_data is None):
+            raise InvalidRequest.at(path, "must have either inlineData or fileData")
+        return self._file(part, path) if part.inline_data is None else self._inline(part, path)
 
     def _hosted(self, part: shapes.Part, path: str) -> list[Block]:
         raw: dict[str, Any] = msgspec.to_builtins(part)

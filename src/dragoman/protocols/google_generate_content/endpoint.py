@@ -69,10 +69,7 @@ def locate(model: str, stream: bool) -> str:
 def limits(members: Mapping[str, Raw]) -> int | None:
     """The output limit, which may be a number or its digits; 0 is none."""
     raw = inner(members, _CONFIG, _LIMIT)
-    most = whole(raw)
-    if most is None and (digits := text_of(raw)).isdecimal():
-        most = int(digits)
-    return most or None
+    return whole(raw) or whole(Raw(text_of(raw).encode(errors="replace"))) or None
 
 
 def limited(members: Mapping[str, Raw], most: int) -> Mapping[str, Raw]:

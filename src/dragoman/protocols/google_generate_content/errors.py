@@ -122,11 +122,18 @@ def _too_long(message: str) -> str:
     )
 
 
+_INTERNAL = b"google.rpc.DebugInfo"
+"""The type of details that are not for clients: they quote what the server was sent, keys too."""
+
+
 def is_own_error(body: bytes) -> bool:
-    """Whether a body is an error as its clients read it: an object, or the one of an array."""
+    """Whether a body is an error as its clients read it, an object or the one of an array, with
+    nothing in it that is not for them."""
     value = _object_in(body)
     error = value.get("error")
-    return isinstance(error, dict) and is_readable(error) and type(error.get("code")) is int
+    if not isinstance(error, dict) or _INTERNAL in body:
+        return False
+    return is_readable(error) and type(error.get("code")) is int
 
 
 def answer_names(data: bytes) -> AnswerNames:

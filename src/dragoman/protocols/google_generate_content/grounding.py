@@ -57,10 +57,42 @@ def queries_of(grounding: Mapping[str, Any]) -> list[str]:
     return [one for one in queries if type(one) is str] if type(queries) is list else []
 
 
-def sources_of(grounding: Mapping[str, Any]) -> tuple[str, ...]:
-    """The addresses that the service found."""
+def sources_of(grounding: Mapping[str, Any]) -> list[UrlCitation]:
+    """The pages that the service found."""
     chunks = map(_source, _objects(grounding.get("groundingChunks")))
-    return tuple([source[0] for source in chunks if source is not None])
+    return [UrlCitation(url=one[0], title=one[1]) for one in chunks if one is not None]
+
+
+def is_licensed(citations: Mapping[str, Any]) -> bool:
+    """Whether the sources of what is recited have licenses or dates."""
+    given = citations.get("citationSources") or citations.get("citations")
+    return any("license" in one or "publicationDate" in one for one in _objects(given))
+
+
+def unread(grounding: Mapping[str, Any]) -> Iterator[str]:
+    """Members with more in them than pages, citations and queries have."""
+    for name in _OWN:
+        if grounding.get(name):
+            yield name
+    for chunk in _objects(grounding.get("groundingChunks")):
+        if any(type(inner) is dict and inner.keys() - _OF_PAGES for inner in chunk.values()):
+            yield "groundingChunks"
+            break
+    for support in _objects(grounding.get("groundingSupports")):
+        if support.keys() - {"segment", "groundingChunkIndices"}:
+            yield "groundingSupports"
+            break
+
+
+_OF_PAGES = frozenset({"uri", "sourceUri", "title", "domain"})
+_OWN = (
+    "searchEntryPoint",
+    "imageSearchQueries",
+    "retrievalQueries",
+    "retrievalMetadata",
+    "sourceFlaggingUris",
+    "googleMapsWidgetContextToken",
+)
 
 
 def _source(chunk: JsonObject) -> tuple[str, str] | None:

@@ -10,7 +10,6 @@ from msgspec import Struct
 from dragoman import jsontext
 from dragoman.canonical.requests import Extra
 from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
-from dragoman.protocols.error_body import is_readable
 from dragoman.protocols.fields import SPEAKING, JsonObject
 from dragoman.protocols.google_generate_content.answer_shapes import (
     ANSWER,
@@ -19,6 +18,7 @@ from dragoman.protocols.google_generate_content.answer_shapes import (
     Part,
 )
 from dragoman.protocols.google_generate_content.error_reader import fault_of
+from dragoman.protocols.google_generate_content.errors import is_own_error
 from dragoman.protocols.google_generate_content.finish_reader import OF_REQUEST
 from dragoman.protocols.google_generate_content.usage_reader import merge_usage, read_usage
 from dragoman.protocols.matching import Read, Run, Watch
@@ -111,7 +111,7 @@ class GoogleMatcher(Watch):
         error = None if value is None else value.get("error")
         if value is None or value.keys() != {"error"} or type(error) is not dict:
             return None
-        if not is_readable(error) or type(error.get("code")) is not int:
+        if not is_own_error(frame.data):
             return None
         self.fault = fault_of(error)
         return frame.raw

@@ -167,15 +167,19 @@ Output: TypeAlias = Chunks | Whole
 
 def write_logprobs(records: Sequence[Any]) -> JsonObject:
     """Token records of the OpenAI protocols as a `logprobsResult`."""
-    records = [record for record in records if isinstance(record, dict)]
+    objects = [record for record in records if isinstance(record, dict)]
     return {
-        "chosenCandidates": [_chosen(record) for record in records],
-        "topCandidates": [
-            {"candidates": [_chosen(one) for one in record.get("top_logprobs") or ()]}
-            for record in records
-        ],
+        "chosenCandidates": _chosen(objects),
+        "topCandidates": [{"candidates": _chosen(one.get("top_logprobs"))} for one in objects],
     }
 
 
-def _chosen(record: JsonObject) -> JsonObject:
-    return {"token": record.get("token", ""), "logProbability": record.get("logprob")}
+def _chosen(records: Any) -> list[JsonObject]:
+    chosen = []
+    for record in records if isinstance(records, list) else ():
+        if isinstance(record, dict):
+            token, value = record.get("token"), record.get("logprob")
+            value = value if type(value) in (int, float) else None
+            text = token if isinstance(token, str) else ""
+            chosen.append({"token": text, "logProbability": value})
+    return chosen

@@ -54,6 +54,12 @@ class ResponsePart(Message):
 
     inline_data: Blob | None = None
     file_data: FileData | None = None
+    media_resolution: Any = None
+    video_metadata: Annotated[_Object | None, Lost(_CONTENT, neutral=({},))] = None
+    media_processing: Annotated[Any, Lost(_KNOB)] = None
+    document_metadata: Annotated[_Object | None, Lost(_CONTENT, neutral=({},))] = None
+    spreadsheet_metadata: Annotated[_Object | None, Lost(_CONTENT, neutral=({},))] = None
+    audio_metadata: Annotated[_Object | None, Lost(_KNOB, neutral=({},))] = None
 
 
 class FunctionResponse(Message):

@@ -61,16 +61,19 @@ from dragoman.protocols.google_generate_content.finish_reader import (
     read_finish,
 )
 from dragoman.protocols.google_generate_content.grounding import (
+    is_licensed,
     queries_of,
     read_citations,
     read_recited,
     sources_of,
+    unread,
 )
 from dragoman.protocols.google_generate_content.usage_reader import (
     COUNTS,
     merge_usage,
     read_usage,
     tier_of,
+    uncounted,
 )
 from dragoman.protocols.reading import REFUSED
 from dragoman.sse import DONE, Frame
@@ -219,8 +222,12 @@ class GoogleReader:
             logprobs = self._part(part, logprobs, events)
         if candidate.grounding_metadata:
             self._grounding, self._uncited = candidate.grounding_metadata, True
+        if candidate.url_context_metadata:
+            self._inbound.ledger.add("urlContextMetadata", LossKind.KNOB, _NO_COUNTERPART)
         if candidate.citation_metadata:
             self._citations = candidate.citation_metadata
+            if is_licensed(self._citations):
+                self._inbound.ledger.add("citationMetadata", LossKind.KNOB, _NO_COUNTERPART)
         if candidate.finish_reason:
             self._reason = candidate.finish_reason
         if candidate.finish_message:
@@ -402,9 +409,9 @@ class GoogleReader:
         for query in queries_of(self._grounding):
             self._count += 1
             events += (Opened(self._count, WebSearch()), Delta(self._count, query))
-            events += [Annotated(self._count, UrlCitation(url=url)) for url in sources]
+            events += [Annotated(self._count, source) for source in sources]
             events.append(Closed(self._count))
-            sources = ()
+            sources = []
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -435,6 +442,8 @@ class GoogleReader:
         else:
             finish = blocked(self._feedback)
         self._close(events)
+        for name in unread(self._grounding):
+            self._inbound.ledger.add(f"groundingMetadata.{name}", LossKind.KNOB, _NO_COUNTERPART)
         if self._uncited:
             detail = "the sources of a text came after its end"
             self._inbound.ledger.add("groundingMetadata", LossKind.KNOB, detail)
@@ -444,6 +453,8 @@ class GoogleReader:
             self._inbound.ledger.add("finishReason", LossKind.CONVERTED, detail)
         if self._finish_message and self._reason != STOPPED:
             self._inbound.ledger.add("finishMessage", LossKind.KNOB, _NO_COUNTERPART)
+        for name in uncounted(self._usage):
+            self._inbound.ledger.add(f"usageMetadata.{name}", LossKind.KNOB, "is not counted apart")
         return [*events, Finished(finish), *self._metered(), Ended()]
 
 
@@ -498,12 +509,9 @@ def _logprobs(result: JsonObject | None) -> tuple[Any, ...] | None:
             continue
         top = others[place] if place < len(others) else None
         among = top.get("candidates") if type(top) is dict else None
-        records.append(
-            {
-                **_token(token),
-                "top_logprobs": [_token(one) for one in among or () if type(one) is dict],
-            }
-        )
+        among = among if type(among) is list else []
+        top_logprobs = [_token(one) for one in among if type(one) is dict]
+        records.append({**_token(token), "top_logprobs": top_logprobs})
     return tuple(records) or None
 
 

@@ -23,6 +23,27 @@ COUNTS = frozenset(
 """The counts of which there is one at least where usage is reported."""
 
 
+COUNTED_BY_KIND = (
+    "promptTokensDetails",
+    "cacheTokensDetails",
+    "candidatesTokensDetails",
+    "toolUsePromptTokensDetails",
+)
+"""Lists of the counts of texts, images, recordings and so on."""
+
+
+def uncounted(counts: Mapping[str, Any]) -> list[str]:
+    """The lists that have more than texts in them, which is not counted apart."""
+    return [name for name in COUNTED_BY_KIND if not _only_text(counts.get(name))]
+
+
+def _only_text(kinds: Any) -> bool:
+    return type(kinds) is not list or all(
+        type(kind) is not dict or kind.get("modality") == "TEXT" or not kind.get("tokenCount")
+        for kind in kinds
+    )
+
+
 def merge_usage(known: JsonObject, update: JsonObject | None) -> None:
     """Update `known` with the counts of a later chunk: they are those of the answer so far."""
     for name, value in (update or {}).items():

@@ -133,7 +133,7 @@ export function Workbench() {
   `;
   return html`
     <${ScreenHead} title="Workbench"
-      note="one request, three protocols; nothing is sent until you confirm it" tools=${tools} />
+      note="one request in every protocol; nothing is sent until you confirm it" tools=${tools} />
     <${Settings} request=${request} onChange=${change} policy=${policy} onPolicy=${setPolicy}
       onStep=${step} />
     <${ErrorBanner} text=${error || loadError} />

@@ -1,4 +1,4 @@
-"""What the three readers share: the texts, tool results and media of a conversation."""
+"""What the readers share: the texts, tool results and media of a conversation."""
 
 import base64
 import hashlib

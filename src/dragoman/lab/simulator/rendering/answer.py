@@ -1,4 +1,4 @@
-"""What a renderer needs to know of one answer, and what the three renderers share."""
+"""What a renderer needs to know of one answer, and what the renderers share."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
