@@ -296,5 +296,5 @@ def test_pictures_for_a_model_without_eyes_are_refused(
     protocol: str, asked: dict[str, Any]
 ) -> None:
     body = json.dumps({**LEAST[protocol], **asked}).encode()
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match="the model m takes no images"):
         translate_request(protocol, protocol, body, capabilities={"images": False})

@@ -498,7 +498,7 @@ SEEN = [
             A: {"messages[0].content[0].text": LEFT_OUT},
             R: {"input[0].content": LEFT_OUT},
         },
-        (CONTENT, "the upstream takes no images"),
+        (CONTENT, "the model m takes no images"),
         upstream={"images": False},
     ),
 ]

@@ -49,9 +49,10 @@ class Loss(Struct, frozen=True):
     """One thing that was lost or changed.
 
     `path` names it in the client's request (or, for answers, in the upstream's answer), for example
-    `messages[0].content[1].image_url.detail`. `detail` describes it in a few words; it never quotes
-    a value, so no prompt reaches a log. `code` is the error code that a client is shown whose
-    request the policy refuses for this loss; errors of Messages have no place for it."""
+    `messages[0].content[1].image_url.detail`. `detail` describes it in a few words; it quotes
+    no value but a model's name, so no prompt reaches a log. `code` is the error code that a client
+    is shown whose request the policy refuses for this loss; errors of Messages have no place for
+    it."""
 
     path: str
     kind: LossKind

@@ -150,7 +150,7 @@ class Outbound(Struct, frozen=True):
         """Report the image at `path`, which the model does not take. Returns the text that is sent
         in its place where the policy allows that: without any, the model would ask for it again."""
         self.unknown.pop(path, None)
-        self.ledger.add(path, LossKind.CONTENT, "the upstream takes no images")
+        self.ledger.add(path, LossKind.CONTENT, f"the model {self.model} takes no images")
         return "[image left out: the model takes no images]"
 
 
