@@ -146,6 +146,12 @@ class Outbound(Struct, frozen=True):
         members = self.unknown.pop(path, None) if self.unknown else None
         return written if members is None else {**written, **members}
 
+    def lose_phase(self, path: str) -> None:
+        """Report the phase of the message with the text at `path`."""
+        message = path.rpartition(".content")[0] or path
+        detail = "the phase of a message has no counterpart upstream"
+        self.ledger.add(f"{message}.phase", LossKind.KNOB, detail)
+
     def unseen(self, path: str) -> str:
         """Report the image at `path`, which the model does not take. Returns the text that is sent
         in its place where the policy allows that: without any, the model would ask for it again."""

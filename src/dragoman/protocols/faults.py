@@ -68,6 +68,13 @@ REQUEST_CODES = frozenset(
 )
 """Codes of a failed response caused by the request (responses/response_error.py)."""
 
+OPENAI_CODES: Mapping[FaultKind, str] = {
+    FaultKind.CONTEXT_TOO_LONG: "context_length_exceeded",
+    FaultKind.MODEL_NOT_FOUND: "model_not_found",
+    FaultKind.PAYMENT_REQUIRED: "insufficient_quota",
+}
+"""OpenAI's codes for kinds of which other protocols' errors have none."""
+
 _BY_WORD: Mapping[str, FaultKind] = {
     **dict.fromkeys(REQUEST_CODES, FaultKind.INVALID_REQUEST),
     "invalid_request_error": FaultKind.INVALID_REQUEST,

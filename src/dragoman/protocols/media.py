@@ -1,4 +1,4 @@
-"""Whether a conversation has pictures, files or recordings, found without reading it."""
+"""Types of media, and whether a conversation has any, found without reading it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from collections.abc import Callable, Mapping
 from msgspec import Raw, Struct
 
 from dragoman.jsontext import JsonError, decoder
+
+
+def image_type(media_type: str) -> str:
+    """The media type of an image, in lower case; `image/jpg`, which is none, as what it means."""
+    media_type = media_type.lower()
+    return "image/jpeg" if media_type == "image/jpg" else media_type
 
 
 class _Part(Struct):

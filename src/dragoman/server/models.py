@@ -169,8 +169,8 @@ class Catalogue:
 
 
 class ModelEndpoints:
-    """Handlers of the paths that list models. Protocols whose lists have the same path are told
-    apart by what their clients send, see `edge.paths.implied_codec`."""
+    """Handlers of the paths that list models. Where protocols have the same path for
+    them, what a client sends decides, see `edge.paths.implied_codec`."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue

@@ -25,7 +25,7 @@ from dragoman.upstream.errors import CallError
 
 _ANSWER_BYTES = 8 * 1024 * 1024
 _DEFAULT_OF_OLLAMA: Final = 4096
-"""Tokens of the window that Ollama gives a model unless it is told another."""
+"""Tokens of the window that Ollama gives a model if no other is set."""
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 _SAID = {"role": "user", "content": "Say ok."}
 _SYSTEM = {"role": "system", "content": "Be brief."}

@@ -230,7 +230,7 @@ class Searching:
             self._pages += pages or ()
             events += [Annotated(query.index, page) for page in pages or ()]
             events.append(Closed(query.index, cut=pages is None))
-            text = failure if pages is None else told(pages)
+            text = failure if pages is None else pages_text(pages)
             result = ToolResult(
                 call_id=query.call.id, content=(Text(text=text),), is_error=pages is None or None
             )
@@ -338,7 +338,7 @@ def _with_searches(turn: Turn) -> Iterator[Turn]:
             call_id = f"search_{len(said)}_{number}"
             arguments = to_json_text({"query": search.query})
             call = ToolCall(id=call_id, name=_NAME, arguments=arguments, path=block.path)
-            text = told(search.found) if search.found else _FORGOTTEN
+            text = pages_text(search.found) if search.found else _FORGOTTEN
             result = ToolResult(call_id=call_id, content=(Text(text=text),), path=block.path)
             yield replace(turn, blocks=(*said, call))
             yield Turn(role="user", blocks=(result,), path=turn.path)
@@ -347,8 +347,8 @@ def _with_searches(turn: Turn) -> Iterator[Turn]:
         yield replace(turn, blocks=tuple(said))
 
 
-def told(found: Found) -> str:
-    """What the model is given of the pages that were found."""
+def pages_text(found: Found) -> str:
+    """The text in which the model is given the pages that were found."""
     if not found:
         return "Nothing was found."
     return "\n\n".join(

@@ -34,6 +34,7 @@ from dragoman.protocols.anthropic_messages.caching import mark
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.media import image_type
 from dragoman.protocols.tools import input_of
 
 _PDF = "application/pdf"
@@ -114,9 +115,7 @@ class BlockWriter:
         # A user's text with citations is refused.
         remaining = own if self._role == "assistant" else []
         if block.phase is not None:
-            message = block.path.rpartition(".content")[0] or block.path
-            detail = "the phase of a message has no counterpart upstream"
-            self._outbound.ledger.add(f"{message}.phase", LossKind.KNOB, detail)
+            self._outbound.lose_phase(block.path)
         if block.logprobs:
             self._lose(block, LossKind.KNOB, "token probabilities are not sent upstream")
         if len(remaining) < len(block.annotations):
@@ -135,8 +134,7 @@ class BlockWriter:
             self._lose(block, LossKind.KNOB, "image detail has no counterpart upstream")
         source = block.source
         if isinstance(source, Base64):
-            media_type = source.media_type.lower()
-            media_type = "image/jpeg" if media_type == "image/jpg" else media_type
+            media_type = image_type(source.media_type)
             if media_type not in wire.IMAGE_TYPES:
                 return self._cannot(block, f"an image of type {media_type[:40]}")
             written = _base64(media_type, source.data)

@@ -10,7 +10,13 @@ from dragoman.canonical.options import Options
 from dragoman.failing import retry_after
 from dragoman.protocols.base import OFFICIAL, Rendered, to_json
 from dragoman.protocols.error_body import error_in, read_error_body, report_of
-from dragoman.protocols.faults import FIXED_STATUS, client_status, kind_of, message_of
+from dragoman.protocols.faults import (
+    FIXED_STATUS,
+    OPENAI_CODES,
+    client_status,
+    kind_of,
+    message_of,
+)
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.overflow import message_for_messages
 from dragoman.protocols.retrying import worded_for_stream
@@ -48,13 +54,6 @@ _BUDGET_TYPES = {
 }
 """The type that belongs to each status of a spent budget."""
 
-_CODES = {
-    FaultKind.CONTEXT_TOO_LONG: "context_length_exceeded",
-    FaultKind.MODEL_NOT_FOUND: "model_not_found",
-    FaultKind.PAYMENT_REQUIRED: "insufficient_quota",
-}
-"""OpenAI's codes for kinds that this protocol has no word for."""
-
 REASONING_REFUSALS = ("`signature` in `thinking`", "signature in thinking block")
 """Error texts for thinking with a foreign signature."""
 
@@ -87,7 +86,7 @@ def fault_of(
     return Fault(
         kind,
         message,
-        code=_CODES.get(kind) or (given_code if isinstance(given_code, str) else None),
+        code=OPENAI_CODES.get(kind) or (given_code if isinstance(given_code, str) else None),
         status=client_status(kind, status),
         retry_after=retry_after,
         details=details,

@@ -38,8 +38,6 @@ from dragoman.protocols.google_generate_content import shapes, wire
 from dragoman.protocols.google_generate_content.signatures import read_signature
 from dragoman.protocols.reading import carried_object, needed, report_lost
 
-_URL_SAFE = str.maketrans("-_", "+/")
-
 _ROLES: dict[str | None, Role] = {
     None: "user",
     "": "user",
@@ -354,7 +352,7 @@ def standard_base64(text: str, path: str) -> str:
     Raises:
         InvalidRequest: it is none.
     """
-    standard = "".join(text.split()).translate(_URL_SAFE).rstrip("=")
+    standard = "".join(text.split()).translate(wire.STANDARD).rstrip("=")
     standard += "=" * (-len(standard) % 4)
     try:
         binascii.a2b_base64(standard, strict_mode=True)

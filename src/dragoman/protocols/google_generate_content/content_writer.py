@@ -34,6 +34,7 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.google_generate_content import wire
 from dragoman.protocols.google_generate_content.capabilities import GoogleCapabilities
+from dragoman.protocols.media import image_type
 from dragoman.protocols.tools import input_of
 
 SIGNATURE: Final = "thoughtSignature"
@@ -249,9 +250,7 @@ class PartWriter:
         if block.logprobs:
             self._lose(block, LossKind.KNOB, "token probabilities are not sent upstream")
         if block.phase is not None:
-            message = block.path.rpartition(".content")[0] or block.path
-            detail = "the phase of a message has no counterpart upstream"
-            self._outbound.ledger.add(f"{message}.phase", LossKind.KNOB, detail)
+            self._outbound.lose_phase(block.path)
 
     def _image(self, block: Image) -> Iterable[JsonObject]:
         if not self._outbound.capabilities.images:
@@ -260,8 +259,7 @@ class PartWriter:
             self._lose(block, LossKind.KNOB, "image detail has no counterpart upstream")
         source = block.source
         if isinstance(source, Base64):
-            media_type = source.media_type.lower()
-            media_type = "image/jpeg" if media_type == "image/jpg" else media_type
+            media_type = image_type(source.media_type)
             if media_type not in _IMAGES:
                 return self._cannot(block, f"an image of type {media_type[:40]}")
             return (_inline(media_type, source.data),)
@@ -340,16 +338,13 @@ class PartWriter:
         return self._lose(block, kind, f"{block.type} has no counterpart upstream")
 
 
-_STANDARD: Final = str.maketrans("-_", "+/")
-
-
 def _inline(media_type: str, data: str) -> JsonObject:
-    return {"inlineData": {"mimeType": media_type, "data": data.translate(_STANDARD)}}
+    return {"inlineData": {"mimeType": media_type, "data": data.translate(wire.STANDARD)}}
 
 
 def _signature(opaque: Opaque) -> str:
     """A signature in the alphabet in which the service wrote it: SDKs send it back in another."""
-    return opaque.data.translate(_STANDARD)
+    return opaque.data.translate(wire.STANDARD)
 
 
 def _signed_nothing(opaque: Opaque) -> JsonObject:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
 from dragoman.failing import retry_after
 from dragoman.protocols.error_body import error_in, read_error_body, report_of
-from dragoman.protocols.faults import client_status, kind_of, message_of
+from dragoman.protocols.faults import OPENAI_CODES, client_status, kind_of, message_of
 from dragoman.protocols.fields import JsonObject
 
 REASONING_REFUSALS: Final = ("thought signature", "thought_signature", "missing_thought_signature")
@@ -47,13 +47,7 @@ _BILLING: Final = re.compile(r"\bbilling\b", re.I)
 _NOT_IN_PLAN: Final = re.compile(r"\blimit: 0\b(?!\.\d*[1-9])", re.I)
 _MODEL: Final = re.compile(r"\bmodels?/|publisher model", re.I)
 
-_OUT_OF_QUOTA: Final = "insufficient_quota"
-"""OpenAI's code for quota that is gone for long."""
-_CODES: Final = {
-    FaultKind.CONTEXT_TOO_LONG: "context_length_exceeded",
-    FaultKind.MODEL_NOT_FOUND: "model_not_found",
-    FaultKind.PAYMENT_REQUIRED: _OUT_OF_QUOTA,
-}
+_OUT_OF_QUOTA: Final = OPENAI_CODES[FaultKind.PAYMENT_REQUIRED]
 
 _DAY_S: Final = 24 * 3600
 _PACIFIC: Final = "America/Los_Angeles"
@@ -87,7 +81,7 @@ def fault_of(
         kind,
         message,
         param=param if kind is FaultKind.INVALID_REQUEST else None,
-        code=_CODES.get(kind) or details.reason or (word if type(word) is str else None),
+        code=OPENAI_CODES.get(kind) or details.reason or (word if type(word) is str else None),
         status=client_status(kind, status) if kind is not FaultKind.UNAUTHENTICATED else None,
         retry_after=retry_after,
         report=report,

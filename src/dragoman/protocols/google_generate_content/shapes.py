@@ -49,8 +49,8 @@ class FunctionCall(Message):
     will_continue: Annotated[bool | None, Lost(_CONTENT, neutral=(False,))] = None
 
 
-class ResponsePart(Message):
-    """Media in the result of a call."""
+class _Media(Message):
+    """Media, inline or by their address, and what is said of them."""
 
     inline_data: Blob | None = None
     file_data: FileData | None = None
@@ -60,6 +60,10 @@ class ResponsePart(Message):
     document_metadata: Annotated[_Object | None, Lost(_CONTENT, neutral=({},))] = None
     spreadsheet_metadata: Annotated[_Object | None, Lost(_CONTENT, neutral=({},))] = None
     audio_metadata: Annotated[_Object | None, Lost(_KNOB, neutral=({},))] = None
+
+
+class ResponsePart(_Media):
+    """Media in the result of a call."""
 
 
 class FunctionResponse(Message):
@@ -73,14 +77,12 @@ class FunctionResponse(Message):
     will_continue: Annotated[bool | None, Lost(_KNOB, neutral=(False,))] = None
 
 
-class Part(Message):
+class Part(_Media):
     """One piece of content: one of the members of `KINDS`, and what is said of it."""
 
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
-    inline_data: Blob | None = None
-    file_data: FileData | None = None
     function_call: FunctionCall | None = None
     function_response: FunctionResponse | None = None
     executable_code: _Object | None = None
@@ -88,12 +90,6 @@ class Part(Message):
     tool_call: _Object | None = None
     tool_response: _Object | None = None
     audio_transcription: _Object | None = None
-    media_resolution: Any = None
-    video_metadata: Annotated[_Object | None, Lost(_CONTENT, neutral=({},))] = None
-    media_processing: Annotated[Any, Lost(_KNOB)] = None
-    document_metadata: Annotated[_Object | None, Lost(_CONTENT, neutral=({},))] = None
-    spreadsheet_metadata: Annotated[_Object | None, Lost(_CONTENT, neutral=({},))] = None
-    audio_metadata: Annotated[_Object | None, Lost(_KNOB, neutral=({},))] = None
     speech_metadata: Annotated[_Object | None, Lost(_KNOB, neutral=({},))] = None
     part_metadata: Annotated[_Object | None, Lost(_KNOB, neutral=({},))] = None
 

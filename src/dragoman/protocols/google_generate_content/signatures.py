@@ -16,7 +16,6 @@ from dragoman.canonical.envelope import MARKER, PREFIX, Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.protocols.google_generate_content import wire
 
-_URL_SAFE = str.maketrans("-_", "+/")
 _BETWEEN = " "
 
 
@@ -39,7 +38,7 @@ def read_signature(text: str, sealer: Sealer, path: str) -> Signature:
     """
     if not text or text.rstrip("=") in wire.DUMMIES:
         return NONE
-    standard = text.translate(_URL_SAFE).rstrip("=")
+    standard = text.translate(wire.STANDARD).rstrip("=")
     standard += "=" * (-len(standard) % 4)
     try:
         data = base64.b64decode(standard, validate=True)

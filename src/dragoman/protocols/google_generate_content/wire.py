@@ -65,6 +65,9 @@ AUDIO_TYPES: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 SERVICE_TIERS: Final = {"flex": "flex", "standard": "default", "priority": "priority"}
 """Names of service tiers, with those of the OpenAI protocols."""
 
+STANDARD: Final = str.maketrans("-_", "+/")
+"""From the URL-safe alphabet of base64, which SDKs send, to the standard one."""
+
 FILTERS: Final = frozenset(
     {
         "SAFETY",
