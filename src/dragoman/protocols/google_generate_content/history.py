@@ -11,8 +11,8 @@ from msgspec import Raw
 
 from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.protocols import google_wire
 from dragoman.protocols.base import Beginning, to_json
-from dragoman.protocols.google_generate_content import wire
 from dragoman.protocols.google_generate_content.spelling import member, snake
 from dragoman.protocols.raw import (
     join_list,
@@ -57,7 +57,7 @@ def without_envelopes(members: Members, ledger: Ledger) -> Members:
 def without_reasoning(members: Members, ledger: Ledger, most: int) -> tuple[Members, int]:
     """The members without the first `most` signatures, and the number removed."""
     changed, paths = _without(
-        members, b"hought", lambda signature: signature not in wire.DUMMIES, most
+        members, b"hought", lambda signature: signature not in google_wire.DUMMIES, most
     )
     for path in paths:
         ledger.add(path, LossKind.KNOB, _BOUND)
@@ -135,7 +135,7 @@ def with_placeholders(members: Members, ledger: Ledger, detail: str) -> Members:
             after.append(content)
             continue
         first = first or f"contents[{number}].parts[{place}]"
-        parts[place] = join_object({**inside, _SIGNATURE: Raw(to_json(wire.DUMMY))})
+        parts[place] = join_object({**inside, _SIGNATURE: Raw(to_json(google_wire.DUMMY))})
         after.append(join_object({**fields, "parts": join_list(parts)}))
     if not first:
         return members

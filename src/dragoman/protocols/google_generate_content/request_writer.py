@@ -7,17 +7,19 @@ from collections.abc import Sequence
 
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import JsonSchema, Request
+from dragoman.protocols import google_wire
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.google_capabilities import GoogleCapabilities
+from dragoman.protocols.google_conversation import write_conversation
 from dragoman.protocols.google_generate_content import wire
-from dragoman.protocols.google_generate_content.capabilities import GoogleCapabilities
-from dragoman.protocols.google_generate_content.conversation import write_conversation
-from dragoman.protocols.google_generate_content.schemas import openapi_schema, read_schema
+from dragoman.protocols.google_generate_content.content_writer import PartWriter
 from dragoman.protocols.google_generate_content.thinking import write_thinking
-from dragoman.protocols.google_generate_content.tools_writer import ToolWriter
+from dragoman.protocols.google_generate_content.tools_writer import write_tools
+from dragoman.protocols.google_schemas import openapi_schema, read_schema
 from dragoman.protocols.request_settings import NO_SCHEMA, NOT_TAKEN, RequestSettings
 
-_TIERS = {tier: word for word, tier in wire.SERVICE_TIERS.items()}
+_TIERS = {tier: word for word, tier in google_wire.SERVICE_TIERS.items()}
 _KNOWN_TIERS = frozenset({*_TIERS, "auto"})
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _JSON = "application/json"
@@ -27,12 +29,17 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
     """The body of a request for an answer. What it cannot carry is in the ledger."""
     own = outbound.capabilities.of(GoogleCapabilities)
     settings = RequestSettings(request, outbound)
-    conversation = write_conversation(request, outbound)
-    body: JsonObject = {"contents": conversation.contents}
+    conversation = write_conversation(request, outbound, PartWriter(outbound))
+    body: JsonObject = {
+        "contents": [
+            {"role": "model" if turn.is_model else "user", "parts": turn.parts}
+            for turn in conversation.turns
+        ]
+    }
     if conversation.system:
         body["systemInstruction"] = {"parts": conversation.system}
     if request.tools or request.tool_choice is not None:
-        ToolWriter(outbound).write(request, body)
+        write_tools(request, body, outbound)
     config = _write_config(settings, outbound, own, "tools" in body)
     if config:
         body["generationConfig"] = config
@@ -51,7 +58,7 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
 
 def taken_stops(stops: Sequence[str]) -> tuple[str, ...]:
     """The stop sequences that upstreams take: the first five."""
-    return tuple(stops[: wire.MAX_STOPS])
+    return tuple(stops[: google_wire.MAX_STOPS])
 
 
 def _write_config(
@@ -74,7 +81,7 @@ def _write_config(
     elif request.top_k is not None:
         settings.lose("top_k", LossKind.KNOB, NOT_TAKEN)
     if request.stop:
-        detail = f"the upstream takes only {wire.MAX_STOPS} stop sequences"
+        detail = f"the upstream takes only {google_wire.MAX_STOPS} stop sequences"
         config["stopSequences"] = settings.stops(
             taken_stops(request.stop), LossKind.CONTENT, detail
         )

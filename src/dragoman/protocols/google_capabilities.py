@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.options import Capabilities
-from dragoman.protocols.google_generate_content.generations import CURRENT, generation_of
+from dragoman.protocols.google_generations import CURRENT, generation_of
 from dragoman.protocols.hosts import host_of
 
 
