@@ -31,6 +31,10 @@ class Signature(Struct, frozen=True):
 REASONING_REFUSALS: Final = ("thought signature", "thought_signature", "missing_thought_signature")
 """Texts and codes of errors for a signature that is missing or of another model or account."""
 
+ENVELOPE: Final = base64.b64encode(PREFIX.encode())[:6]
+"""How an envelope begins in a signature, which has to be base64: the characters that do not depend
+on what follows."""
+
 NONE = Signature()
 
 
@@ -65,3 +69,12 @@ def read_signature(text: str, sealer: Sealer, path: str) -> Signature:
 def write_signature(envelopes: Iterable[str]) -> str:
     """The signature with these envelopes."""
     return base64.b64encode(_BETWEEN.join(envelopes).encode()).decode()
+
+
+def opened(signature: str) -> str:
+    """The envelope in a signature; empty if it is another's own."""
+    try:
+        text = base64.b64decode(signature + "=" * (-len(signature) % 4), altchars=b"-_")
+    except (binascii.Error, ValueError):
+        return ""
+    return text.decode(errors="replace") if text.startswith(PREFIX.encode()) else ""

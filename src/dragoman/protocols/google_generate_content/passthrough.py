@@ -13,13 +13,13 @@ from dragoman.canonical.options import Capabilities
 from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.google_generate_content.fitting import Checked, fitted, unfit
 from dragoman.protocols.google_generate_content.history import (
-    ENVELOPE,
     beginning,
     without_envelopes,
     without_reasoning,
 )
 from dragoman.protocols.google_generate_content.matcher import GoogleMatcher, match_response
 from dragoman.protocols.google_generate_content.spelling import both, check_once, inner, member
+from dragoman.protocols.google_signatures import ENVELOPE
 from dragoman.protocols.limits import whole
 from dragoman.protocols.raw import split_object
 from dragoman.protocols.reading import Names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from dragoman.canonical.losses import LossKind
@@ -17,11 +16,9 @@ from dragoman.protocols.google_generate_content.content_writer import PartWriter
 from dragoman.protocols.google_generate_content.thinking import write_thinking
 from dragoman.protocols.google_generate_content.tools_writer import write_tools
 from dragoman.protocols.google_schemas import openapi_schema, read_schema
+from dragoman.protocols.google_settings import drop_the_rest, service_tier, write_labels
 from dragoman.protocols.request_settings import NO_SCHEMA, NOT_TAKEN, RequestSettings
 
-_TIERS = {tier: word for word, tier in google_wire.SERVICE_TIERS.items()}
-_KNOWN_TIERS = frozenset({*_TIERS, "auto"})
-_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _JSON = "application/json"
 
 
@@ -43,12 +40,10 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
     config = _write_config(settings, outbound, own, "tools" in body)
     if config:
         body["generationConfig"] = config
-    tier = settings.service_tier(_KNOWN_TIERS)
-    tier = "priority" if tier == "fast" else tier
-    if tier in _TIERS:
-        body["serviceTier"] = _TIERS[tier]
-    _write_labels(body, settings, own)
-    _drop_the_rest(settings)
+    if (tier := service_tier(settings)) is not None:
+        body["serviceTier"] = tier
+    write_labels(body, settings, takes_labels=bool(own.google_cloud))
+    drop_the_rest(settings)
     searches = any(wire.SEARCH in tool for tool in body.get("tools", ()))
     for extra in request.extras:
         if not extra.of_search or not searches:
@@ -139,41 +134,3 @@ def _write_format(
     if shape.description and "description" not in schema:
         schema = {**schema, "description": shape.description}
     config[member] = schema
-
-
-def _write_labels(body: JsonObject, settings: RequestSettings, own: GoogleCapabilities) -> None:
-    """`labels`, which only Vertex AI has: the metadata and the end user."""
-    request = settings.request
-    labels = {
-        name: value
-        for name, value in (request.metadata or {}).items()
-        if own.google_cloud and _LABEL.fullmatch(name) and _LABEL.fullmatch(value)
-    }
-    if request.metadata and len(labels) < len(request.metadata):
-        settings.drop("metadata")
-    for name in ("user", "safety_identifier"):
-        value = getattr(request, name)
-        if value is None:
-            continue
-        if own.google_cloud and _LABEL.fullmatch(value) and "user" not in labels:
-            labels["user"] = value
-        elif labels.get("user") != value:
-            settings.drop(name)
-    if labels:
-        body["labels"] = labels
-
-
-def _drop_the_rest(settings: RequestSettings) -> None:
-    """Report the fields that this protocol has no place for at all."""
-    request = settings.request
-    if request.verbosity not in (None, "medium"):
-        settings.drop("verbosity")
-    for name in ("prompt_cache_key", "prompt_cache_retention", "moderation"):
-        if getattr(request, name) not in (None, {}):
-            settings.drop(name)
-    if request.prompt_cache_options not in (None, {}, {"mode": "implicit"}):
-        settings.drop("prompt_cache_options")
-    if request.auto_cache is not None:
-        settings.drop_automatic_cache()
-    if request.store:
-        settings.drop_store()
