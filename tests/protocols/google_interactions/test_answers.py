@@ -419,7 +419,7 @@ def test_another_vendors_state_is_an_envelope_in_base64() -> None:
 
 def test_no_signature_is_no_member() -> None:
     """N13."""
-    events = [*block(1, Reasoning(), "T"), *STOP]
+    events: list[Event] = [*block(1, Reasoning(), "T"), *STOP]
     (thought,) = written(*events, streamed=False)["steps"]
     assert thought == {"type": "thought", "summary": [{"type": "text", "text": "T"}]}
     assert written(*events, streamed=False, thinking=None)["steps"] == []

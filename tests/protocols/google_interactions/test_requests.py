@@ -281,7 +281,7 @@ def test_clients_of_the_schema_before_steps_are_refused(
 
 def written(body: dict[str, Any], client: str = "openai_chat") -> tuple[Any, list[tuple[str, str]]]:
     """The body for an upstream, and the losses."""
-    call = translate_request(client, NAME, body)
+    call = translate_request(client, NAME, to_json(body))
     return decode(call.body), [(loss.path, loss.kind.value) for loss in call.losses]
 
 
