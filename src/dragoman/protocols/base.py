@@ -599,11 +599,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return None
 
     def operation_for(self, model: str, stream: bool) -> Operation | None:
-        """The operation of a request for an answer of a model; None if the path has no
-        parameters."""
+        """The operation of a request for an answer of a model; None if the body names it."""
         path, _, query = self.path_for("model", stream).partition("?")
         operation = self.operation_of(self.version + path, query)
-        return None if operation is None else replace(operation, model=model)
+        if operation is None or operation.model is None:
+            return None
+        return replace(operation, model=model)
 
 
 class Translate(Struct, frozen=True, kw_only=True):

@@ -303,7 +303,7 @@ def test_errors_of_upstreams(code: str) -> None:
 # --- to clients -----------------------------------------------------------------------------------
 
 SHOWN = Thinking(display="summarized")
-STOP = (Finished(Finish(FinishReason.STOP)), Ended())
+STOP: tuple[Event, ...] = (Finished(Finish(FinishReason.STOP)), Ended())
 
 
 def written(
@@ -341,7 +341,7 @@ def block(index: int, head: Block, *pieces: str) -> list[Event]:
 
 def test_the_example_is_written() -> None:
     """N15, N16, N18."""
-    events = [event for event in events_of(GOLDEN) if not isinstance(event, Started)]
+    events: list[Any] = [one for one in events_of(GOLDEN) if not isinstance(one, Started)]
     frames = written(*events)
     expected = [json.loads(frame.data) for frame in Decoder().feed(GOLDEN)[:-1]]
     assert len(frames) == 20
@@ -408,7 +408,8 @@ def test_a_whole_answer_has_all_members() -> None:
 def test_another_vendors_state_is_an_envelope_in_base64() -> None:
     """N14."""
     opaque = Opaque("anthropic_messages", "c2ln")
-    sealed = [Opened(1, Reasoning()), Delta(1, "T"), Sealed(1, opaque), Closed(1)]
+    head, piece, seal = Opened(1, Reasoning()), Delta(1, "T"), Sealed(1, opaque)
+    sealed: list[Event] = [head, piece, seal, Closed(1)]
     thought, *_ = written(*sealed, *STOP, streamed=False)["steps"]
     assert thought["summary"] == [{"type": "text", "text": "T"}]
     envelope = base64.b64decode(thought["signature"], validate=True).decode()
