@@ -109,13 +109,15 @@ def estimate_bytes(count: int) -> int:
 def text_bytes(body: bytes) -> int:
     """The effective length of a request, for an estimate by length alone. A body of more than
     `LONG_BODY` bytes is sampled: pictures and files, most of it then, count by their cost."""
-    return len(body) if len(body) <= LONG_BODY else _sampled_bytes(body)
+    return len(body) if len(body) <= LONG_BODY else _sampled_bytes(len(body), _samples(body))
 
 
-def _sampled_bytes(body: bytes) -> int:
-    size = len(body)
-    pieces = [body[at : at + _PIECE] for at in range(0, size, size // _SAMPLES)]
-    share = sum(piece.translate(None, b"+/").isalnum() for piece in pieces) / len(pieces)
+def _samples(body: bytes) -> list[bytes]:
+    return [body[at : at + _PIECE] for at in range(0, len(body), len(body) // _SAMPLES)]
+
+
+def _sampled_bytes(size: int, samples: list[bytes]) -> int:
+    share = sum(sample.translate(None, b"+/").isalnum() for sample in samples) / len(samples)
     return round(size * (1 - share) + size * share / _FILE_BYTES)
 
 
@@ -124,7 +126,10 @@ def least_prompt(body: bytes) -> int:
     prompt that is not long."""
     if len(body) * _TOKENS_PER_BYTE <= _LONG_PROMPT:
         return 0
-    prompt = estimate_bytes(_sampled_bytes(body) - _ESCAPED_BYTES * body.count(b"\\u"))
+    size, samples = len(body), _samples(body)
+    sampled = b"".join(samples)
+    escaped = _ESCAPED_BYTES * sampled.count(b"\\u") * size // len(sampled)
+    prompt = estimate_bytes(_sampled_bytes(size, samples) - escaped)
     return int(_LEAST_COUNTED * prompt) if prompt > _LONG_PROMPT else 0
 
 
