@@ -10,7 +10,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import FunctionTool
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.portable_schemas import JsonSchema, has_old_words, with_inner
-from dragoman.protocols.tools import decoded, object_schema, root_of
+from dragoman.protocols.tools import ABSENT, decoded, object_schema, root_of
 
 _UNSUPPORTED = frozenset(
     {
@@ -59,7 +59,7 @@ def _is_complete(schema: Raw) -> bool:
     """Whether a schema needs nothing: a quick test of its text."""
     root, text = root_of(schema), bytes(schema)
     has_odd = b'"array"' in text or b"\\u" in text or has_old_words(text)
-    return root.is_plain and bytes(root.properties) != b"" and not has_odd
+    return root.is_plain and root.properties is not ABSENT and not has_odd
 
 
 def with_items(schema: JsonSchema) -> JsonSchema:

@@ -53,22 +53,27 @@ def drop_mark(tool: FunctionTool, outbound: Outbound) -> None:
         outbound.ledger.add(f"{tool.path}.cache_control", LossKind.KNOB, detail)
 
 
+ABSENT: Final = Raw()
+"""A member that a schema does not have."""
+_NOTHING: Final = (ABSENT,) * 5
+
+
 class SchemaRoot(Struct):
     """The members at the root of a schema that services require."""
 
-    type: Raw = Raw()
-    properties: Raw = Raw()
-    any_of: Raw = field(name="anyOf", default=Raw())
-    one_of: Raw = field(name="oneOf", default=Raw())
-    all_of: Raw = field(name="allOf", default=Raw())
-    forbidden: Raw = field(name="not", default=Raw())
-    reference: Raw = field(name="$ref", default=Raw())
+    type: Raw = ABSENT
+    properties: Raw = ABSENT
+    any_of: Raw = field(name="anyOf", default=ABSENT)
+    one_of: Raw = field(name="oneOf", default=ABSENT)
+    all_of: Raw = field(name="allOf", default=ABSENT)
+    forbidden: Raw = field(name="not", default=ABSENT)
+    reference: Raw = field(name="$ref", default=ABSENT)
 
     @property
     def is_plain(self) -> bool:
         """Whether it is an object that combines nothing."""
         combined = (self.any_of, self.one_of, self.all_of, self.forbidden, self.reference)
-        return bytes(self.type) == b'"object"' and not any(map(bytes, combined))
+        return bytes(self.type) == b'"object"' and combined == _NOTHING
 
 
 root_of = jsontext.decoder(SchemaRoot)
