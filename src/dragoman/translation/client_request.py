@@ -273,7 +273,7 @@ class ClientRequest:
         capabilities."""
         members, checked = self.members, self.check()
         passthrough = self.codec.passthrough
-        if passthrough.envelope in self.body and passthrough.may_have_envelopes(checked):
+        if passthrough.may_have_envelopes(checked) and passthrough.envelope in self.body:
             members = passthrough.without_envelopes(members, ledger)
         if without:
             members, _ = passthrough.without_reasoning(members, ledger, without)
