@@ -83,6 +83,13 @@ class Failure(Exception):
         self.silent = silent
 
 
+class Unauthorised(CallError):
+    """A request could not be authorised. The message says why."""
+
+    sent = False
+    cause = "no_credential"
+
+
 def failed_call(error: CallError, upstream: str) -> Failure:
     """The failure of a call that brought no complete answer."""
     kind = FaultKind.UPSTREAM_FAILED
@@ -92,6 +99,8 @@ def failed_call(error: CallError, upstream: str) -> Failure:
     elif isinstance(error, BodyTooLarge):
         problem = "sent an answer that is too large"
     problem = _CAUSES.get(error.cause, problem)
+    if isinstance(error, Unauthorised):
+        problem = f"cannot be asked by this account: {error}"
     code = "timeout" if kind is FaultKind.UPSTREAM_TIMEOUT else "upstream_error"
     message = f"The upstream {upstream} {problem} ({type(error).__name__})."
     return Failure(
