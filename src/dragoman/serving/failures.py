@@ -100,8 +100,9 @@ def failed_call(error: CallError, upstream: str) -> Failure:
         problem = "sent an answer that is too large"
     problem = _CAUSES.get(error.cause, problem)
     if isinstance(error, Unauthorised):
+        kind = FaultKind.NO_ACCOUNT
         problem = f"cannot be asked by this account: {error}"
-    code = "timeout" if kind is FaultKind.UPSTREAM_TIMEOUT else "upstream_error"
+    code = _CODES_OF_CALLS.get(kind, "upstream_error")
     message = f"The upstream {upstream} {problem} ({type(error).__name__})."
     return Failure(
         Fault(kind, message, code=code),
@@ -113,6 +114,11 @@ def failed_call(error: CallError, upstream: str) -> Failure:
         silent=isinstance(error, FirstByteTimeout | IdleTimeout),
     )
 
+
+_CODES_OF_CALLS = {
+    FaultKind.UPSTREAM_TIMEOUT: "timeout",
+    FaultKind.NO_ACCOUNT: "no_account_available",
+}
 
 _CAUSES = {
     "connection_refused": "could not be reached: it refused the connection",

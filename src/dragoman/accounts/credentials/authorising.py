@@ -100,7 +100,7 @@ class Authoriser:
             NoCredential: there is nothing else.
         """
         if used is not None and used.keys is not None and is_of_clock(status, text):
-            theirs = clock_of(headers)
+            theirs = clock_of(headers, text)
             if theirs is None:
                 return False
             self._offset = theirs - self._clock()

@@ -195,7 +195,8 @@ class Authority:
         at = datetime.strptime(sent, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
         now = time.time() + self.clock_s
         if abs(now - at) > _LATEST_SKEW_S:
-            message = f"Signature expired: {sent} is now earlier than {_moment(now)}"
+            first, theirs = _stamp(now - _LATEST_SKEW_S), _stamp(now)
+            message = f"Signature expired: {sent} is now earlier than {first} ({theirs} - 5 min.)"
             raise ApiError(403, message, code="InvalidSignatureException")
         if id not in self.secrets:
             message = "The security token included in the request is invalid."
@@ -387,6 +388,10 @@ def _json(value: object) -> Answer:
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
 def _unpadded(text: str) -> bytes:
