@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import msgspec
 
 from dragoman.lab.simulator.accounts import KeyBehaviour, subscription_headers
+from dragoman.lab.simulator.authority import Authority
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.delivery import Headers, Reply, full_actions, stream_actions
 from dragoman.lab.simulator.errors import ApiError, error_body, error_headers
@@ -47,7 +48,8 @@ _WRONG_PROTOCOL: dict[Protocol, Protocol] = {
 @dataclass(slots=True)
 class RequestContext:
     """A request being handled. ``headers`` have lower-case names; ``own_headers`` are added to the
-    answer. ``call`` is what a Google client's path asks for."""
+    answer. ``call`` is what a Google client's path asks for,
+    ``authority`` what checks tokens and signatures."""
 
     record: RecordedRequest
     headers: Mapping[str, str]
@@ -56,6 +58,7 @@ class RequestContext:
     protocol: Protocol
     own_headers: tuple[tuple[str, str], ...] = ()
     call: GoogleCall | None = None
+    authority: Authority = field(default_factory=Authority)
 
     def authenticate(self) -> str:
         """The key the request came with.
@@ -64,8 +67,12 @@ class RequestContext:
             ApiError: 401 without one.
         """
         scheme, _, key = self.headers.get("authorization", "").partition(" ")
+        if scheme == "AWS4-HMAC-SHA256":
+            self.record.key = self.authority.check_signature(self.record)
+            return self.record.key
         if scheme.lower() != "bearer":
             key = ""
+        self.authority.check_token(key)
         if self.protocol == "messages":
             key = self.headers.get("x-api-key") or key
         if self.protocol == "google":
