@@ -3,13 +3,14 @@
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from dragoman.lab.simulator.accounts import KeyBehaviour, subscription_headers
+from dragoman.lab.simulator.authority import Authority
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.delivery import Headers, Reply, full_actions, stream_actions
 from dragoman.lab.simulator.errors import ApiError, error_body, error_headers
@@ -53,7 +54,8 @@ _WRONG_PROTOCOL: dict[Protocol, Protocol] = {
 @dataclass(slots=True)
 class RequestContext:
     """A request being handled. ``headers`` have lower-case names; ``own_headers`` are added to the
-    answer. ``call`` is what a Google client's path asks for."""
+    answer. ``call`` is what a Google client's path asks for,
+    ``authority`` what checks tokens and signatures."""
 
     record: RecordedRequest
     headers: Mapping[str, str]
@@ -62,6 +64,7 @@ class RequestContext:
     protocol: Protocol
     own_headers: tuple[tuple[str, str], ...] = ()
     call: GoogleCall | None = None
+    authority: Authority = field(default_factory=Authority)
 
     def authenticate(self) -> str:
         """The key the request came with.
@@ -70,15 +73,19 @@ class RequestContext:
             ApiError: 401 without one.
         """
         scheme, _, key = self.headers.get("authorization", "").partition(" ")
+        if scheme == "AWS4-HMAC-SHA256":
+            self.record.key = self.authority.check_signature(self.record)
+            return self.record.key
         if scheme.lower() != "bearer":
             key = ""
+        self.authority.check_token(key)
         if self.protocol == "messages":
             key = self.headers.get("x-api-key") or key
         if self.protocol == "google":
             key = google_key(self.headers, self.record.query) or key
             if not key:
                 raise ApiError(403, "Method doesn't allow unregistered callers.")
-        if self.protocol == "interactions":  # which knows tokens of OAuth besides, but no others
+        if self.protocol == "interactions":  # which refuses a key as Bearer
             key = google_key(self.headers, self.record.query)
         if not key:
             raise ApiError(401, "You didn't provide an API key.", code="invalid_api_key")
