@@ -14,6 +14,7 @@ from dragoman.protocols.google_interactions.stream_reader import InteractionsRea
 from dragoman.protocols.google_interactions.stream_writer import InteractionsWriter
 from dragoman.protocols.google_signatures import REASONING_REFUSALS
 from dragoman.protocols.google_wire import NAME_LIMIT
+from dragoman.protocols.raw import text_of
 from dragoman.sse import COMMENT
 
 CODEC = Codec(
@@ -34,7 +35,7 @@ CODEC = Codec(
         tool_name_limit=NAME_LIMIT,
         tool_names_lettered=True,
         taken_stops=tuple,
-        repeated=("previous_interaction_id",),
+        repeated={"previous_interaction_id": text_of},
     ),
     passthrough=PASSTHROUGH,
 )
