@@ -20,6 +20,7 @@ from dragoman.lab.provider import CLIENT_ID, Provider
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.conftest import config_for
 from tests.gateway.http import Answer, call
+from tests.upstream.servers import free_port
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 ADA, BOB, EVE = "ada@example.com", "bob@example.com", "eve@elsewhere.example"
@@ -35,7 +36,6 @@ LOGGED: list[bytes] = []
 def config(upstream: str, store: Path, provider: Provider, **more: Any) -> Config:
     """A gateway's configuration; `more` are settings of the sign-in."""
     settings = {
-        "public_url": "http://127.0.0.1:1",
         "issuer": provider.url,
         "client_id": CLIENT_ID,
         "client_secret": Secret("secret of the client"),
@@ -180,8 +180,11 @@ class House:
 
 
 @contextmanager
-def house(upstream: str, store: Path, provider: Provider, **more: Any) -> Iterator[House]:
+def house(
+    upstream: str, store: Path, provider: Provider, *, port: int | None = None, **more: Any
+) -> Iterator[House]:
     """A gateway that knows its own address."""
-    made = config(upstream, store, provider, **more)
-    with running_gateway(made, LOGGED.append) as running:
+    port = port or free_port()
+    made = config(upstream, store, provider, **{"public_url": f"http://127.0.0.1:{port}", **more})
+    with running_gateway(made, LOGGED.append, port) as running:
         yield House(running, provider)

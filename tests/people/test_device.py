@@ -11,8 +11,8 @@ from tests.people.signing_in import ADA, BOB, EVE, House, ask, post
 def test_a_program_is_told_where_to_sign_in(home: House) -> None:
     answer = call(home.url, "GET", "/.well-known/oauth-authorization-server", key=None)
     told = answer.json
-    assert told["issuer"] == "http://127.0.0.1:1"
-    assert told["device_authorization_endpoint"] == "http://127.0.0.1:1/oauth/device_authorization"
+    assert told["issuer"] == home.url
+    assert told["device_authorization_endpoint"] == f"{home.url}/oauth/device_authorization"
     assert told["token_endpoint_auth_methods_supported"] == ["none"]
     assert told["gateway_protocol_version"] == 1
 

@@ -19,6 +19,9 @@ from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.http import Answer, call
 from tests.people.signing_in import ADA, BOB, PEOPLE, House, ask, house, post
 
+PUBLIC = "http://127.0.0.1:1"
+"""The address of several gateways."""
+
 
 def revoked(home: House, token: str) -> Answer:
     return post(home.url, "/oauth/revoke", {"token": token})
@@ -154,9 +157,9 @@ def test_sessions_outlive_a_restart(
 ) -> None:
     """A9."""
     store = tmp_path / "store.db"
-    with house(simulator.base_url, store, own_provider) as before:
+    with house(simulator.base_url, store, own_provider, public_url=PUBLIC) as before:
         tokens = before.session()
-    with house(simulator.base_url, store, own_provider) as after:
+    with house(simulator.base_url, store, own_provider, public_url=PUBLIC) as after:
         assert ask(after.url, tokens["access_token"]).status == 200
         assert after.refresh(tokens["refresh_token"]).status == 200
 
@@ -166,8 +169,8 @@ def test_another_gateway_on_the_same_store_knows_a_session_at_once(
 ) -> None:
     store = tmp_path / "store.db"
     with (
-        house(simulator.base_url, store, own_provider) as one,
-        house(simulator.base_url, store, own_provider) as other,
+        house(simulator.base_url, store, own_provider, public_url=PUBLIC) as one,
+        house(simulator.base_url, store, own_provider, public_url=PUBLIC) as other,
     ):
         tokens = one.session()
         assert ask(other.url, tokens["access_token"]).status == 200
@@ -186,5 +189,5 @@ def test_usage_and_the_log_name_the_person(home: House) -> None:
     while not home.admin("GET", f"/usage?since=1h&by=client&client={ADA}").json["rows"]:
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    logged = home.admin("GET", "/requests?limit=5").json["requests"]
-    assert any(row["client"] == ADA for row in logged)
+    logged = home.admin("GET", "/requests?limit=5").json["rows"]
+    assert any(ADA in str(row) for row in logged)

@@ -162,7 +162,7 @@ def serving(people: Mapping[str, list[str]], port: int = 0) -> Iterator[Provider
     handler = type("Handler", (_Handler,), {})
     with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         handler.provider = Provider(f"http://127.0.0.1:{server.server_port}", people)  # type: ignore[attr-defined]
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
             yield handler.provider  # type: ignore[attr-defined]

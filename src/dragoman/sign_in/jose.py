@@ -29,6 +29,8 @@ _TYPES: Final = {
 }
 """The type of key that each algorithm needs. Those with a shared secret are not among them."""
 _LEAST_RSA_BITS = 2048
+_LEAST_RSA_SIGNS = 342
+"""Characters of a modulus of so many bits."""
 _KEYS_IN_TOKEN = ("jwk", "jku", "x5u", "x5c")
 
 Key = RSAKey | ECKey | OKPKey
@@ -99,6 +101,8 @@ def public_keys(document: object) -> dict[str, Key]:
     members = document.get("keys") if isinstance(document, Mapping) else None
     for member in members if isinstance(members, list) else ():
         if not isinstance(member, dict) or member.get("kty") not in ("RSA", "EC", "OKP"):
+            continue
+        if member["kty"] == "RSA" and len(str(member.get("n"))) < _LEAST_RSA_SIGNS:
             continue
         operations = member.get("key_ops")
         if member.get("use", "sig") != "sig" or (operations and "verify" not in operations):
