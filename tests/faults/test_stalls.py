@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -122,19 +123,22 @@ STALLS: dict[str, tuple[Timeouts, Handler]] = {
 
 
 @pytest.mark.parametrize("limit", STALLS)
-@pytest.mark.parametrize(("client", "target"), CELLS)
 def test_afterwards_it_is_an_error_in_the_stream(
-    over: Over, upstream: Upstream, client: str, target: str, limit: str
+    over: Over, upstream: Upstream, limit: str
 ) -> None:
-    """req: 156"""
+    """In every cell, all at once, since each waits; nobody else is asked. req: 156"""
     timeouts, handler = STALLS[limit]
-    gateway = over(BAD, GOOD, timeouts=timeouts, server=SERVER)
-    upstream.behaviours[BAD] = handler
-    answer = ask(gateway, client, target, True)
-    assert "more more " in streamed_text(client, answer.body)
-    assert stream_error(client, answer.body) is not None
-    assert not completed(client, answer.body)
-    assert upstream.asked() == [BAD]
+    keys = [f"{BAD}-{number}" for number in range(2)]
+    gateway = over(*keys, timeouts=timeouts, server=SERVER)
+    upstream.behaviours.update(dict.fromkeys(keys, handler))
+    with ThreadPoolExecutor(len(CELLS)) as clients:
+        answers = list(clients.map(lambda cell: ask(gateway, cell[0], cell[1], True), CELLS))
+    for cell, answer in zip(CELLS, answers, strict=True):
+        client, _ = cell
+        assert "more more " in streamed_text(client, answer.body), cell
+        assert stream_error(client, answer.body) is not None, cell
+        assert not completed(client, answer.body), cell
+    assert len(upstream.asked()) == len(CELLS)
 
 
 async def silent_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
