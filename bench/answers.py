@@ -1,4 +1,4 @@
-"""Ready-made upstream answers in the three protocols.
+"""Ready-made upstream answers in the four protocols.
 
 The load upstream must cost next to nothing, so that it never limits a measurement: what can be
 rendered beforehand is. The shapes are those of the golden streams; only text is produced.
@@ -16,6 +16,10 @@ DELTA_TEXT = " some words"
 FULL_TEXT = DELTA_TEXT * 40
 
 MODEL = "bench"
+
+INPUT_TOKENS = 30_000
+"""Tokens of each prompt: as many as the largest request without a helper process has. With fewer
+than such a request has, it would seem cut by the upstream, which the gateway reports."""
 
 
 def _data(payload: dict[str, Any]) -> bytes:
@@ -42,7 +46,8 @@ class Answers:
 
 def _chat() -> Answers:
     base = {"id": "chatcmpl-bench", "created": 1, "model": MODEL}
-    usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
+    usage = {"prompt_tokens": INPUT_TOKENS, "completion_tokens": 5}
+    usage["total_tokens"] = sum(usage.values())
 
     def chunk(delta: dict[str, Any], finish: str | None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -70,7 +75,7 @@ def _chat() -> Answers:
 
 def _messages() -> Answers:
     usage = {
-        "input_tokens": 9,
+        "input_tokens": INPUT_TOKENS,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 0,
         "output_tokens": 5,
@@ -129,11 +134,11 @@ def _messages() -> Answers:
 
 def _responses() -> Answers:
     usage = {
-        "input_tokens": 9,
+        "input_tokens": INPUT_TOKENS,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": 5,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 14,
+        "total_tokens": INPUT_TOKENS + 5,
     }
 
     def response(status: str, output: list[Any], spent: dict[str, Any] | None) -> dict[str, Any]:
@@ -222,10 +227,30 @@ def _responses() -> Answers:
     )
 
 
+def _google() -> Answers:
+    usage = {"promptTokenCount": 9, "candidatesTokenCount": 5, "totalTokenCount": 14}
+
+    def response(text: str, **end: str) -> dict[str, Any]:
+        content = {"parts": [{"text": text}], "role": "model"}
+        candidate = {"content": content, **end, "index": 0}
+        head = {"modelVersion": MODEL, "responseId": "bench"}
+        return {"candidates": [candidate], "usageMetadata": usage, **head}
+
+    delta = _data(response(DELTA_TEXT))
+    tail = _data(response("", finishReason="STOP"))
+    return Answers(
+        full=json.dumps(response(FULL_TEXT, finishReason="STOP")).encode(),
+        head=b"",
+        delta=lambda _: delta,
+        tail=lambda _: tail,
+    )
+
+
 ANSWERS: dict[str, Answers] = {
     "openai_chat": _chat(),
     "anthropic_messages": _messages(),
     "openai_responses": _responses(),
+    "google_generate_content": _google(),
 }
 """Answers by protocol name."""
 
@@ -233,5 +258,9 @@ PATHS: dict[str, str] = {
     "openai_chat": "/v1/chat/completions",
     "anthropic_messages": "/v1/messages",
     "openai_responses": "/v1/responses",
+    "google_generate_content": "/v1beta/models/{model}:{method}",
 }
-"""The path of each protocol's main endpoint."""
+"""The path of each protocol's main endpoint, with a place for the model if that is in the path."""
+
+METHODS = ("generateContent", "streamGenerateContent?alt=sse")
+"""Methods in such a path: whole, and streamed."""

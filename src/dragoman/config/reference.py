@@ -26,7 +26,14 @@ from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import names
 from dragoman.config.access_rules import SignInRule
 from dragoman.config.changes import needs_restart
-from dragoman.config.convert import registered
+from dragoman.config.convert import kinds_of, registered
+from dragoman.config.credentials import (
+    AwsCredentials,
+    AzureCredentials,
+    CommandCredentials,
+    GoogleCredentials,
+    OAuthCredentials,
+)
 from dragoman.config.files import FileText
 from dragoman.config.limits import Limit, Weights
 from dragoman.config.secret import Secret
@@ -70,6 +77,11 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[upstreams.probe]`", Probe),
     ("`[[upstreams.rules]]`", Rule),
     ("`[[accounts]]`", Account),
+    ('`credentials` of `kind = "aws"`', AwsCredentials),
+    ('`credentials` of `kind = "google"`', GoogleCredentials),
+    ('`credentials` of `kind = "azure"`', AzureCredentials),
+    ('`credentials` of `kind = "command"`', CommandCredentials),
+    ('`credentials` of `kind = "oauth2"`', OAuthCredentials),
     ("`[[routes]]`", Route),
     ("`[[routes.fallbacks]]`", Fallback),
     ("`[options]` and `[routes.options]`", Options),
@@ -152,7 +164,7 @@ def _section(heading: str, table: type[Struct]) -> str:
         for part in declared_by(table):
             docs |= attribute_docs(part)
     for info in fields:
-        if _is_table(info.type):
+        if _is_table(info.type) and not kinds_of(info.type):
             continue
         default = "required" if info.required else f"default {_default(info)}"
         if needs_restart(info.type):
@@ -195,6 +207,8 @@ def _type(kind: Any) -> str:
         if known := registered(kind):
             return _either(tuple(known))
         return _type(arguments[0]) + _bounds(arguments[1:])
+    if kinds := kinds_of(kind):
+        return "table of kind " + _either(tuple(kinds))
     if origin in (Union, UnionType):
         return " or ".join(_type(arm) for arm in arguments if arm is not NoneType)
     if origin is Literal:

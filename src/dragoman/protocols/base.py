@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.envelope import PREFIX, Sealer
@@ -125,11 +125,11 @@ PIECES = frozenset(
 class Outbound(Struct, frozen=True):
     """The context of a request's writer.
 
-    `model` is the upstream's name of the model, `names` the map of tool names. Losses go into
-    `ledger`; the writer never refuses a request, the policy does. With `same_protocol` the client
-    uses the upstream's protocol. Then `unknown` has the members of the client's objects that the
-    canonical model has no field for, by the path of the object; a writer takes out those that it
-    writes.
+    `model` is the upstream's name of the model, `asked` the client's; `names` is the map of tool
+    names. Losses go into `ledger`; the writer never refuses a request, the policy does. With
+    `same_protocol` the client uses the upstream's protocol. Then `unknown` has the members of the
+    client's objects that the canonical model has no field for, by the path of the object; a writer
+    takes out those that it writes.
     """
 
     model: str
@@ -140,6 +140,7 @@ class Outbound(Struct, frozen=True):
     capabilities: Capabilities = Capabilities()
     same_protocol: bool = False
     unknown: dict[str, JsonObject] = {}
+    asked: str = ""
 
     def with_unknown(self, written: JsonObject, path: str) -> JsonObject:
         """An object that stands for the client's at `path`, with the unknown members of that."""
@@ -156,7 +157,7 @@ class Outbound(Struct, frozen=True):
         """Report the image at `path`, which the model does not take. Returns the text that is sent
         in its place where the policy allows that: without any, the model would ask for it again."""
         self.unknown.pop(path, None)
-        self.ledger.add(path, LossKind.CONTENT, f"the model {self.model} takes no images")
+        self.ledger.add(path, LossKind.CONTENT, f"the model {self.asked} takes no images")
         return "[image left out: the model takes no images]"
 
 
@@ -640,8 +641,9 @@ class Translate(Struct, frozen=True, kw_only=True):
     """The output limit, in tokens, that a request has when it is written; None for none."""
     options: type[Struct] | None = None
     """The protocol's own options of a translation, see `Options.of`; None if it has none."""
-    repeated: Collection[str] = ()
-    """Members of a client's body (`Request.source`) that the writer of its answer uses."""
+    repeated: Mapping[str, Callable[[Raw], Any]] = MappingProxyType({})
+    """Members of a client's body (`Request.source`) that the writer of its answer uses, and how
+    they are decoded."""
 
 
 class Passthrough(Struct, frozen=True, kw_only=True):

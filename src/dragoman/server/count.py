@@ -155,10 +155,11 @@ class Counter:
         builder = self._upstreams.builders.of(lease.account)
         headers = incoming.headers if incoming.codec is codec else None
         path = counting.path_for(target.model)
-        request = builder.post(
-            path, body, headers, stream=False, route=target.headers, proxy=lease.proxy
-        )
         try:
+            await builder.ready()
+            request = builder.post(
+                path, body, headers, stream=False, route=target.headers, proxy=lease.proxy
+            )
             async with await self._upstreams.client.send(request) as answer:
                 if not 200 <= answer.status < 300:
                     error_body = builder.mask.error(await read_error(answer))
