@@ -131,10 +131,12 @@ class InteractionsMatcher(Watch):
 
     def _changed(self, event: Event, frame: Frame) -> bytes:
         """The event with the client's name of the model."""
-        answer = event.interaction
-        if answer is None:
+        answer, name = event.interaction, self._shown.get("id")
+        if answer is None and (name is None or event.interaction_id is None):
             return frame.raw
         members = split_object(Raw(frame.data)) or {}
+        if answer is None:
+            return encode(to_json({**members, "interaction_id": name}), frame.event)
         inner = _with_shown(split_object(members["interaction"]) or {}, self._model, self._shown)
         if inner is None:
             return frame.raw
