@@ -39,6 +39,7 @@ from dragoman.responses.conversations import (
 )
 from dragoman.responses.response_store import ResponseStoreThread
 from dragoman.serving.exchange import Exchange
+from dragoman.sse import DONE
 from dragoman.storage.responses import (
     FINISHED,
     LeftResponse,
@@ -328,7 +329,7 @@ class Background:
                 after = events[-1].sequence
                 frames = b"".join([event.frame for event in events])
                 if any(is_end(event.frame, form) for event in events[-2:]):
-                    await delivery.end(frames if frames.endswith(done) else frames + done)
+                    await delivery.end(frames if frames.rstrip().endswith(DONE) else frames + done)
                     return
                 await delivery.write(frames)
                 continue

@@ -173,12 +173,15 @@ def _has_content(step: Step) -> bool:
     return True
 
 
+_SHOWN: Final = ("id", "previous_interaction_id")
+
+
 def _with_shown(
     answer: dict[str, Raw], model: str | None, shown: Mapping[str, Any]
 ) -> dict[str, Raw] | None:
     """An interaction with the client's name of the model and what else it is shown; None if it is
     so already."""
-    changed = {name: value for name, value in shown.items() if name != "store"}
+    changed = {name: shown[name] for name in _SHOWN if name in shown}
     if model is not None and "model" in answer:
         changed["model"] = model
     encoded = {name: Raw(to_json(value)) for name, value in changed.items()}
