@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Raw, Struct
@@ -381,16 +382,12 @@ def auth_header(style: str, key: str) -> tuple[str, str]:
     return style, key
 
 
-_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-
-
 def quoted(name: str) -> str:
     """A name as one path segment: reserved characters are percent-encoded (RFC 3986, 2.1), and so
     are the dots of `.` and `..`."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
-    encoded = name.encode("utf-8", "surrogatepass")
-    return "".join([chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in encoded])
+    return quote(name.encode("utf-8", "surrogatepass"), safe="")
 
 
 class Framing(Protocol):
