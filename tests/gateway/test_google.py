@@ -155,9 +155,9 @@ def test_a_signature_that_is_refused_is_replaced_once(
     said = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "Zm9yZWlnbg=="}
     result = {"functionResponse": {"name": "f", "response": {"output": "ok"}}}
     model = "google/gemini-3.8-flash"
-    made = FACTS.body(model, "Hello", stream=False)
+    made = FACTS.body(model, "Hello", False)
     made["contents"] += [{"role": "model", "parts": [said]}, {"role": "user", "parts": [result]}]
-    told = call(gateway.base_url, "POST", FACTS.path(model, stream=False), made)
+    told = call(gateway.base_url, "POST", FACTS.path(model, False), made)
     assert told.status == 200, told.body
     signatures = [
         request.json["contents"][1]["parts"][0]["thoughtSignature"]

@@ -6,10 +6,10 @@ the upstream's, an answer is read by the upstream's and written by the client's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Raw, Struct
@@ -382,12 +382,19 @@ def auth_header(style: str, key: str) -> tuple[str, str]:
     return style, key
 
 
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PLAIN = re.compile(r"[A-Za-z0-9._~-]*")
+
+
 def quoted(name: str) -> str:
     """A name as one path segment: reserved characters are percent-encoded (RFC 3986, 2.1), and so
     are the dots of `.` and `..`."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
-    return quote(name.encode("utf-8", "surrogatepass"), safe="")
+    if _PLAIN.fullmatch(name):
+        return name
+    encoded = name.encode("utf-8", "surrogatepass")
+    return "".join([chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in encoded])
 
 
 class Framing(Protocol):

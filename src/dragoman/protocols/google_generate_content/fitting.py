@@ -79,9 +79,7 @@ def fitted(
     return members
 
 
-def _within_limit(
-    members: Mapping[str, Raw], most: int, ledger: Ledger
-) -> Mapping[str, Raw]:
+def _within_limit(members: Mapping[str, Raw], most: int, ledger: Ledger) -> Mapping[str, Raw]:
     asked = limits(members)
     if asked is None or asked <= most:
         return members
