@@ -22,6 +22,7 @@ from dragoman.accounts.credentials.decide.refreshing import (
 )
 from dragoman.accounts.credentials.decide.refusals import clock_of, is_of_clock, says_expired
 from dragoman.accounts.credentials.holding import Credentials, Held, NoCredential
+from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.accounts.credentials.place import Place
 from dragoman.config import Account
@@ -131,8 +132,8 @@ class House:
         obtains: list[Lack | None] = []
         changes: list[Held] = []
 
-        async def obtain(account: Account, place: Place, lack: Lack | None) -> Credential:
-            obtains.append(lack)
+        async def obtain(account: Account, place: Place, asked: Obtain) -> Credential:
+            obtains.append(asked.lack)
             await asyncio.sleep(0.01)
             return self.answer()
 
@@ -208,7 +209,7 @@ async def test_when_a_worker_does_not_answer_another_one_is_asked() -> None:
     async with house(lambda: credential(time.time(), 3600)) as one:
         first, second = one.join(), one.join()
 
-        async def fail(account: Account, place: Place, lack: Lack | None) -> Credential:
+        async def fail(account: Account, place: Place, asked: Obtain) -> Credential:
             raise RuntimeError("a fault of this worker")
 
         first.credentials._obtain = fail

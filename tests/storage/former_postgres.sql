@@ -53,3 +53,5 @@ CREATE INDEX responses_owned ON responses (owner, created, bytes)
 -- 4
 CREATE TABLE limit_resets ( ledger TEXT COLLATE "C" PRIMARY KEY, version BIGINT NOT NULL, at DOUBLE PRECISION NOT NULL )
 CREATE INDEX limit_resets_version ON limit_resets (version)
+-- 5
+CREATE TABLE credentials ( name TEXT COLLATE "C" PRIMARY KEY, sealed BYTEA NOT NULL )

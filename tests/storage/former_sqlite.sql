@@ -78,3 +78,5 @@ CREATE INDEX responses_owned ON responses (owner, created, bytes)
 -- 13
 CREATE TABLE limit_resets ( ledger TEXT PRIMARY KEY, version INTEGER NOT NULL, at REAL NOT NULL ) WITHOUT ROWID
 CREATE INDEX limit_resets_version ON limit_resets (version)
+-- 14
+CREATE TABLE credentials ( name TEXT PRIMARY KEY, sealed BLOB NOT NULL ) WITHOUT ROWID

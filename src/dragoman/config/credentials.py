@@ -107,8 +107,13 @@ class OAuthCredentials(Credential, frozen=True, kw_only=True, tag="oauth2"):
 
     token_url: Text
     """Address that issues tokens: `https`, or of this machine."""
-    grant: Literal["client_credentials", "jwt_bearer", "token_exchange"] = "client_credentials"
+    grant: Literal["client_credentials", "refresh_token", "jwt_bearer", "token_exchange"] = (
+        "client_credentials"
+    )
     """How they are asked for."""
+    refresh_token: Secret | None = None
+    """The refresh token of a login, for `refresh_token`. What replaces it is in the store,
+    encrypted, until another one is set here."""
     client_id: Text | None = None
     """Id of the client."""
     client_secret: Secret | None = None

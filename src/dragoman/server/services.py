@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.credentials.authorising import expiring
 from dragoman.accounts.credentials.holding import Held
+from dragoman.accounts.credentials.keeping import StoredLogins
 from dragoman.accounts.credentials.reporting import note_change
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
@@ -156,11 +157,14 @@ class Services:
         self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
         pool = AccountPool(config)
         pool.share(AccountSlots(link, lambda name: self.generation.pool.has_room(name)))
-        self.credentials = credentials_of(link, self.client, self._credential_changed)
-        self.credentials.serve(expiring(config))
         self.account_sync = _account_sync(
             config, pool, self.meter, self.keys, "" if slot is None else slot.gateway
         )
+        keeper = None
+        if self.account_sync is not None:
+            keeper = StoredLogins(self.account_sync.ask, cipher_for(config))
+        self.credentials = credentials_of(link, self.client, self._credential_changed, keeper)
+        self.credentials.serve(expiring(config))
         self.keys.is_loaded = self.account_sync is None
         self.large = LargeBodies()
         self.responses = _responses(config)

@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
-from dragoman.accounts.credentials.decide.refreshing import Credential, Lack
+from dragoman.accounts.credentials.decide.refreshing import Credential
 from dragoman.accounts.credentials.holding import Credentials, Held
 from dragoman.accounts.credentials.io import Answer, Ask, Unanswered, World
+from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.accounts.credentials.place import Place
+from dragoman.accounts.credentials.rotating import Keeper
 from dragoman.accounts.credentials.sources import obtain
 from dragoman.config import Account, Upstream
 from dragoman.link.messages import Handlers, Peer
@@ -52,16 +54,19 @@ async def own_calls() -> AsyncIterator[Calls]:
 
 
 def credentials_of(
-    link: Peer, client: UpstreamClient, on_change: Callable[[Held], None]
+    link: Peer,
+    client: UpstreamClient,
+    on_change: Callable[[Held], None],
+    keeper: Keeper | None = None,
 ) -> Credentials:
-    """The credentials of a worker that has this link to the owner; its client obtains them."""
+    """The credentials of a worker that has this link to the owner; its client obtains them, and
+    `keeper` keeps what is replaced with each use."""
 
-    async def source(account: Account, place: Place, lack: Lack | None) -> Credential:
+    async def source(account: Account, place: Place, asked: Obtain) -> Credential:
         async def fetch(ask: Ask) -> Answer:
             return await _fetch(client, place, ask)
 
-        assert account.credentials is not None
-        return await obtain(account.credentials, place, lack, World(fetch, time.time))
+        return await obtain(account, place, asked, World(fetch, time.time), keeper)
 
     return Credentials(link, source, on_change)
 

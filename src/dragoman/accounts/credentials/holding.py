@@ -31,9 +31,8 @@ from dragoman.link.messages import LinkError, Peer
 WAIT_S = 10.0
 """Seconds for which a request waits for a credential."""
 
-Source = Callable[[Account, Place, Lack | None], Awaitable[Credential]]
-"""Obtains a credential of an account; the lack is what came of the time before. Raises
-`CredentialError`."""
+Source = Callable[[Account, Place, Obtain], Awaitable[Credential]]
+"""Obtains a credential of an account. Raises `CredentialError`."""
 
 PREPARING = "its first credential is being obtained"
 
@@ -167,7 +166,7 @@ class Credentials:
         try:
             if held is None:
                 raise CredentialError("unavailable", "its configuration was replaced")
-            credential = await self._obtain(held.account, held.place, asked.lack)
+            credential = await self._obtain(held.account, held.place, asked)
             if credential.is_same(asked.dead) or not credential.is_usable(time.time()):
                 why = "its source has only a credential that has expired, and is asked again"
                 raise CredentialError("expired", why)
