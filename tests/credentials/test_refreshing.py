@@ -22,7 +22,7 @@ from dragoman.accounts.credentials.decide.refreshing import (
 )
 from dragoman.accounts.credentials.decide.refusals import clock_of, is_of_clock, says_expired
 from dragoman.accounts.credentials.holding import Credentials, Held, NoCredential
-from dragoman.accounts.credentials.messages import Obtain
+from dragoman.accounts.credentials.messages import Known, Obtain
 from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.accounts.credentials.place import Place
 from dragoman.config import Account
@@ -193,6 +193,19 @@ async def test_a_source_that_fails_is_told_to_whoever_waits() -> None:
             await worker.held.ready()
         assert worker.held.lack is not None
         assert worker.held.lack.inputs == "inputs"
+
+
+async def test_a_source_that_is_down_costs_nothing_before_the_end() -> None:
+    """B40."""
+    async with house(lambda: credential(time.time(), 3600)) as one:
+        worker = one.join()
+        await worker.held.ready()
+        lack = another_lack(None, CredentialError("unavailable", "down"), time.time())
+        worker.held.learn(Known(worker.held.id, worker.held.credential, lack))
+        await worker.held.ready()
+        worker.held.learn(Known(worker.held.id, credential(time.time() - 3600, 3601), lack))
+        with pytest.raises(NoCredential, match="down"):
+            await worker.held.ready()
 
 
 async def test_the_token_that_was_refused_is_not_taken_for_a_new_one() -> None:
