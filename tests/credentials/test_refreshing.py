@@ -22,7 +22,7 @@ from dragoman.accounts.credentials.decide.refreshing import (
 )
 from dragoman.accounts.credentials.decide.refusals import clock_of, is_of_clock, says_expired
 from dragoman.accounts.credentials.holding import Credentials, Held, NoCredential
-from dragoman.accounts.credentials.messages import Known, Obtain
+from dragoman.accounts.credentials.messages import OBTAIN, Known, Obtain
 from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.accounts.credentials.place import Place
 from dragoman.config import Account
@@ -228,6 +228,22 @@ async def test_when_a_worker_does_not_answer_another_one_is_asked() -> None:
         first.credentials._obtain = fail
         await first.held.ready()
         assert len(second.obtains) == 1
+
+
+@pytest.mark.parametrize("is_out", [True, False])
+async def test_what_was_refused_is_tried_again_when_a_person_has_enabled_the_account(
+    is_out: bool,
+) -> None:
+    async with house(lambda: credential(time.time(), 3600)) as one:
+        worker = one.join()
+        await worker.held.ready()
+        worker.held.was_reported = True
+        worker.credentials._is_out = lambda name: is_out
+        error = CredentialError("refused", "its secret is wrong", "inputs")
+        asked = Obtain(worker.held.id, None, another_lack(None, error, time.time()))
+        (peer,) = one.owner.peers
+        await peer.ask(OBTAIN, asked)
+        assert (worker.obtains[-1] is None) is not is_out
 
 
 async def test_credentials_that_nobody_needs_are_forgotten() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.accounts.credentials.decide.refreshing import Credential
+from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError
 from dragoman.accounts.credentials.holding import Credentials, Held
 from dragoman.accounts.credentials.io import Answer, Ask, Unanswered, World
 from dragoman.accounts.credentials.messages import Obtain
@@ -45,7 +46,7 @@ async def own_calls() -> AsyncIterator[Calls]:
     link, owner = Owner(), CredentialOwner()
     owner.register(link.handlers)
     async with UpstreamClient() as client:
-        credentials = credentials_of(link.join(Handlers()), client, lambda held: None)
+        credentials = credentials_of(link.join(Handlers()), client, NoWatcher())
         credentials.start()
         try:
             yield Calls(client, credentials)
@@ -53,11 +54,35 @@ async def own_calls() -> AsyncIterator[Calls]:
             await owner.close()
 
 
+class Watcher(Protocol):
+    """What is told of credentials, and knows their accounts."""
+
+    def changed(self, held: Held) -> None:
+        """A credential was obtained, or could not be."""
+
+    def refreshed(self, account: Account, outcome: str) -> None:
+        """The outcome of asking for one: `ok`, or why there is none."""
+
+    def is_out(self, name: str) -> bool:
+        """Whether the account of that name is disabled."""
+
+
+class NoWatcher:
+    """Nobody is told."""
+
+    def changed(self, held: Held) -> None:
+        """See `Watcher.changed`."""
+
+    def refreshed(self, account: Account, outcome: str) -> None:
+        """See `Watcher.refreshed`."""
+
+    def is_out(self, name: str) -> bool:
+        """See `Watcher.is_out`."""
+        return True
+
+
 def credentials_of(
-    link: Peer,
-    client: UpstreamClient,
-    on_change: Callable[[Held], None],
-    keeper: Keeper | None = None,
+    link: Peer, client: UpstreamClient, watcher: Watcher, keeper: Keeper | None = None
 ) -> Credentials:
     """The credentials of a worker that has this link to the owner; its client obtains them, and
     `keeper` keeps what is replaced with each use."""
@@ -66,9 +91,15 @@ def credentials_of(
         async def fetch(ask: Ask) -> Answer:
             return await _fetch(client, place, ask)
 
-        return await obtain(account, place, asked, World(fetch, time.time), keeper)
+        try:
+            found = await obtain(account, place, asked, World(fetch, time.time), keeper)
+        except CredentialError as error:
+            watcher.refreshed(account, error.problem)
+            raise
+        watcher.refreshed(account, "ok")
+        return found
 
-    return Credentials(link, source, on_change)
+    return Credentials(link, source, watcher.changed, watcher.is_out)
 
 
 async def _fetch(client: UpstreamClient, place: Place, ask: Ask) -> Answer:
