@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.envelope import PREFIX, Sealer
@@ -641,8 +641,9 @@ class Translate(Struct, frozen=True, kw_only=True):
     """The output limit, in tokens, that a request has when it is written; None for none."""
     options: type[Struct] | None = None
     """The protocol's own options of a translation, see `Options.of`; None if it has none."""
-    repeated: Collection[str] = ()
-    """Members of a client's body (`Request.source`) that the writer of its answer uses."""
+    repeated: Mapping[str, Callable[[Raw], Any]] = MappingProxyType({})
+    """Members of a client's body (`Request.source`) that the writer of its answer uses, and how
+    they are decoded."""
 
 
 class Passthrough(Struct, frozen=True, kw_only=True):

@@ -50,6 +50,12 @@ from dragoman.storage.tables.database import (
     version_of,
 )
 from dragoman.storage.tables.keys import KeyTables, add_uses, asked_keys, asked_resets, asked_teams
+from dragoman.storage.tables.people import (
+    PeopleTables,
+    add_session_uses,
+    asked_people,
+    sweep_people,
+)
 from dragoman.storage.tables.usage import UsageTables, add_usage
 
 _DAY_S = 24 * 3600.0
@@ -126,6 +132,7 @@ class PoolTables:
         self._audit = AuditTable(database)
         self._client_keys = KeyTables(database)
         self._admins = AdminTable(database)
+        self._people = PeopleTables(database)
         self._audit_s = days_s
         self._history_s = retention.history_days * _DAY_S
         self._pins_s = retention.pins_s
@@ -147,6 +154,11 @@ class PoolTables:
     def admins(self) -> AdminTable:
         """See `Store.admins`."""
         return self._admins
+
+    @property
+    def people(self) -> PeopleTables:
+        """See `Store.people`."""
+        return self._people
 
     def record(self, actor: Actor, changes: Iterable[Change]) -> None:
         """See `AuditLog.record`."""
@@ -383,6 +395,7 @@ class PoolTables:
                 done = connection.execute(statement, (now - age, SWEPT_AT_ONCE))
                 counts.append(done.rowcount)
             counts.append(self._usage.sweep(connection, now))
+            counts.append(sweep_people(connection, now, SWEPT_AT_ONCE))
             counts.append(sweep_audit(connection, now - self._audit_s))
         return max(counts)
 
@@ -421,6 +434,7 @@ class PoolTables:
             connection.execute(_SPEND, (name, version, tokens))
         if batch.key_uses:
             add_uses(connection, batch.key_uses)
+            add_session_uses(connection, batch.key_uses)
         # Every batch of the worker has another mark.
         self._mark = max(now + _DAY_S, math.nextafter(self._mark, math.inf))
         connection.execute(_SET_CLAIM, (f"{_WRITTEN_BY}{worker}", self._mark))
@@ -469,6 +483,7 @@ class PoolTables:
         quotas = changed("account, windows", "quotas")
         client_keys, teams = asked_keys(connection, after), asked_teams(connection, after)
         limit_resets = asked_resets(connection, after)
+        people = asked_people(connection, after)
         leases, apart = self._leases(worker, version, now, workers)
         return Changes(
             version=version,
@@ -485,6 +500,7 @@ class PoolTables:
             client_keys=client_keys(),
             teams=teams(),
             limit_resets=limit_resets(),
+            people=people(),
         )
 
     def _leases(
