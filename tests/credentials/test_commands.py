@@ -17,7 +17,7 @@ from dragoman.accounts.credentials.place import Place
 from tests.credentials.test_sources import failure
 from tests.credentials.worlds import Clouds, settings_of, token_of
 
-MOMENT = datetime.fromtimestamp(int(time.time()) + 900, UTC)
+MOMENT = datetime.fromtimestamp(int(time.time()) + 90_000, UTC)
 
 
 def script(folder: Path, text: str) -> str:
@@ -42,15 +42,15 @@ async def test_the_trimmed_text_is_the_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("output", "printed", "token", "life"),
     [
-        ("json", {"access_token": "a", "expires_in": "600"}, "a", 600),
-        ("json", {"token": "t", "expires_at": MOMENT.isoformat()}, "t", 900),
-        ("json", {"api_key": "k", "expires_at": MOMENT.timestamp()}, "k", 900),
+        ("json", {"access_token": "a", "expires_in": "60000"}, "a", 60_000),
+        ("json", {"token": "t", "expires_at": MOMENT.isoformat()}, "t", 90_000),
+        ("json", {"api_key": "k", "expires_at": MOMENT.timestamp()}, "k", 90_000),
         ("json", {"api_key": "k"}, "k", inf),
         (
             "kubernetes",
             {"status": {"token": "k8s", "expirationTimestamp": MOMENT.isoformat()}},
             "k8s",
-            900,
+            90_000,
         ),
         ("kubernetes", {"status": {"token": "k8s"}}, "k8s", inf),
     ],
@@ -63,7 +63,7 @@ async def test_objects_are_read_as_the_output_says(
     run = script(tmp_path, f"cat {tmp_path}/printed")
     found = await Clouds().obtain(settings_of(f'{run}, output = "{output}"'))
     assert token_of(found) == token
-    assert found.expires_at - time.time() == pytest.approx(life, abs=30)
+    assert found.expires_at - time.time() == pytest.approx(life, abs=3000)
 
 
 async def test_keys_of_aws_and_keys_in_the_headers_of_their_service(tmp_path: Path) -> None:

@@ -123,10 +123,10 @@ def test_a_token_that_was_revoked_is_replaced_unseen(
     """B42, B48."""
     gateway = start(with_credentials(simulator.base_url, oauth(simulator)))
     assert answered(gateway, api, "messages/sim-text", stream=stream)
-    issued = authority.issued["oauth"]
+    simulator.wait_for(lambda: authority.issued["oauth"] == len(UPSTREAMS))
     authority.revoke()
     assert answered(gateway, api, "messages/sim-text", stream=stream)
-    assert authority.issued["oauth"] == issued + 1
+    assert authority.issued["oauth"] == len(UPSTREAMS) + 1
     assert not gateway.app.pool.state("messages").disabled
 
 
