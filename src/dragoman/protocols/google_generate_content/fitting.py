@@ -11,8 +11,8 @@ from msgspec import Meta, Raw, Struct, field
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.base import to_json
-from dragoman.protocols.google_generate_content.capabilities import GoogleCapabilities
-from dragoman.protocols.google_generate_content.conversation import UNSIGNED, ends_with_model
+from dragoman.protocols.google_capabilities import GoogleCapabilities
+from dragoman.protocols.google_conversation import UNSIGNED, ends_with_model
 from dragoman.protocols.google_generate_content.endpoint import limited, limits
 from dragoman.protocols.google_generate_content.history import with_placeholders
 from dragoman.protocols.google_generate_content.spelling import inner, member, with_inner
