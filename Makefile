@@ -112,7 +112,7 @@ lock: ## resolve the requirement locks anew (UPGRADE=--upgrade takes newer versi
 	$(LOCK) $(LEAST) $(UPGRADE) --group build pyproject.toml --output-file requirements/runtime.lock
 	$(LOCK) $(LEAST) $(UPGRADE) --group dev pyproject.toml --constraint requirements/runtime.lock \
 		--output-file requirements/dev.lock
-	$(LOCK) $(LEAST) $(UPGRADE) --group build --extra postgres pyproject.toml \
+	$(LOCK) $(LEAST) $(UPGRADE) --group build --extra postgres --extra sign-in pyproject.toml \
 		--constraint requirements/dev.lock --output-file requirements/image.lock
 	$(LOCK) $(LEAST) $(UPGRADE) --group release pyproject.toml \
 		--constraint requirements/runtime.lock --output-file requirements/release.lock

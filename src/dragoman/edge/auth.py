@@ -23,6 +23,10 @@ class Guessed(DragomanError):
     """The key is missing, or was never valid."""
 
 
+class SignedOut(DragomanError):
+    """An access token of a session that is not known here: it has ended, or is new."""
+
+
 class Keyring:
     """Identifies callers by the keys in `ring`. Without any key, everyone may call, unless
     `requires_key`.
@@ -96,7 +100,11 @@ class Keyring:
             return refusal(FaultKind.OVERLOADED, message, code="server_error")
         if denial is Denial.ELSEWHERE:
             return refusal(FaultKind.FORBIDDEN, f"The API key {denial.value}.")
-        fault = _unauthenticated(f"The API key {denial.value}.")
+        of_person = denial in _OF_PEOPLE
+        what = "access token" if of_person else "API key"
+        fault = _unauthenticated(f"The {what} {denial.value}.")
+        if denial is Denial.SIGNED_OUT:
+            return SignedOut(fault)
         return (Guessed if denial in _GUESSED else DragomanError)(fault)
 
 
@@ -155,7 +163,8 @@ def _ways() -> list[str]:
     return ["'Authorization: Bearer KEY'", *(f"'{name.decode()}: KEY'" for name in headers)]
 
 
-_GUESSED = (Denial.UNKNOWN, Denial.MISTYPED)
+_GUESSED = (Denial.UNKNOWN, Denial.MISTYPED, Denial.UNSIGNED)
+_OF_PEOPLE = (Denial.LAPSED, Denial.UNSIGNED, Denial.SIGNED_OUT)
 
 
 def _unauthenticated(message: str) -> Fault:

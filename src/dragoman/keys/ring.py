@@ -39,6 +39,9 @@ class Denial(Enum):
     EARLY = "is not valid yet"
     EXPIRED = "has expired"
     ELSEWHERE = "may not be used from this address"
+    LAPSED = "has expired: it is renewed with the refresh token"
+    UNSIGNED = "was not made by this gateway, or was changed"
+    SIGNED_OUT = "is of a session that has ended: sign in again"
 
 
 class Denied(Exception):
@@ -235,15 +238,38 @@ class Caller:
 
 class _Secret:
     """One secret in the ring. `digest` is that under which its uses are counted, empty for those of
-    the configuration."""
+    the configuration; `denial` is why it is refused once it is `revoked`."""
 
-    __slots__ = ("caller", "digest", "revoked")
+    __slots__ = ("caller", "denial", "digest", "revoked")
 
-    def __init__(self, caller: Caller, revoked: float = inf, digest: bytes = b"") -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        revoked: float = inf,
+        digest: bytes = b"",
+        denial: Denial = Denial.REPLACED,
+    ) -> None:
         self.caller = caller
         self.revoked = revoked
         self.digest = digest
+        self.denial = denial
 
+
+class AccessToken(NamedTuple):
+    """A token that was presented in place of a key: the digest of the secret that it stands for,
+    and until when it does, in Unix seconds."""
+
+    digest: bytes
+    ends: float
+
+
+def no_token(key: bytes, now: float) -> AccessToken | None:
+    """Reads no token: nobody signs in."""
+    return None
+
+
+_MOST_SEEN = 20_000
+"""Keys that are cached as they were sent; tokens of people are others every hour."""
 
 _NO_TEAMS: Mapping[str, AccessRules] = {}
 _NO_RESETS: Mapping[str, float] = {}
@@ -267,6 +293,9 @@ class KeyRing:
         self.unusable: dict[str, str] = {}
         """Names of keys that are refused because their rules, or their team's, cannot be followed,
         with why."""
+        self.read_token: Callable[[bytes, float], AccessToken | None] = no_token
+        """Reads an access token, and checks its signature; None if it is none. May raise
+        `Denied`."""
         self._fixed_teams = teams
         self._clients = {client.name: client for client in clients}
         self._teams: dict[str, StoredTeam] = {}
@@ -317,16 +346,28 @@ class KeyRing:
         """
         found = self._seen.get(key)
         if found is None:
-            found = self._secrets.get(digest_of(key))
+            found = self._secrets.get(digest_of(key)) or self._by_token(key, now)
             if found is None:
                 raise Denied(Denial.MISTYPED if is_mistyped(key) else Denial.UNKNOWN)
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
             self._seen[key] = found
         if now >= found.revoked:
-            raise Denied(Denial.REPLACED)
+            raise Denied(found.denial)
         if found.digest:
             uses, _ = self._used.get(found.digest, (0, 0.0))
             self._used[found.digest] = uses + 1, now
         return found.caller
+
+    def _by_token(self, key: bytes, now: float) -> _Secret | None:
+        """The secret that an access token stands for, as long as that lasts."""
+        token = self.read_token(key, now)
+        if token is None:
+            return None
+        found = self._secrets.get(token.digest)
+        if found is None:
+            raise Denied(Denial.SIGNED_OUT)
+        return _Secret(found.caller, token.ends, found.digest, Denial.LAPSED)
 
     def caller(self, name: str) -> Caller | None:
         """Who calls with the key of this name; None if there is none, or its rules cannot be

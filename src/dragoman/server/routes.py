@@ -62,6 +62,9 @@ class Routes:
             self._add_endpoint(codec)
         self.fixed[own_usage.PATH] = _reading(services.own_usage.serve, None)
         self.fixed["/v1/key"] = _reading(SelfService(services.limits).key, None)
+        if services.sign_in is not None:
+            for path, methods in services.sign_in.handlers().items():
+                self.fixed[path] = Route(methods, open=True)
         for path, handler in open_handlers.items():
             self.fixed[path] = _open(handler)
         if services.admin is not None:
