@@ -308,3 +308,23 @@ def test_a_gateway_starts_without_any_network(start: Start, simulator: RunningSi
     answer = ask(gateway, "chat", "chat/sim-text")
     assert answer.status == 503
     assert "does not answer (connection refused)" in answer.body.decode()
+
+
+def test_reasons_are_where_operators_look(
+    start: Start, simulator: RunningSimulator, authority: Authority, tmp_path: Path
+) -> None:
+    """B45."""
+    authority.failing["oauth"] = Failing(401, {"error": "invalid_client"})
+    admin, storage = Admin(key=Secret(ADMIN_KEY)), Storage(path=str(tmp_path / "store.db"))
+    more = {"admin": admin, "storage": storage}
+    gateway = start(with_credentials(simulator.base_url, oauth(simulator), **more))
+    simulator.wait_for(lambda: bool(gateway.app.pool.state("chat").disabled))
+    why = "the authorisation server refused (invalid_client): its client_id or client_secret is"
+    answer = ask(gateway, "chat", "chat/sim-text").body.decode()
+    assert why in answer
+    assert "chat-" not in answer
+    shown = call(gateway.base_url, "GET", "/metrics", key=ADMIN_KEY).body.decode()
+    assert 'dragoman_accounts{upstream="chat",state="disabled"} 1' in shown
+    simulator.wait_for(
+        lambda: why in call(gateway.base_url, "GET", "/admin/accounts", key=ADMIN_KEY).body.decode()
+    )
