@@ -175,6 +175,7 @@ class Counts(Struct):
     losses: dict[str, int] = field(default_factory=dict)
     probes: dict[str, int] = field(default_factory=dict)
     alerts: dict[str, int] = field(default_factory=dict)
+    refused_tokens: dict[str, int] = field(default_factory=dict)
     traces: dict[str, int] = field(default_factory=dict)
     logged: dict[str, int] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
@@ -206,6 +207,7 @@ class Counts(Struct):
             (self.losses, other.losses),
             (self.probes, other.probes),
             (self.alerts, other.alerts),
+            (self.refused_tokens, other.refused_tokens),
             (self.traces, other.traces),
             (self.logged, other.logged),
             (self.limits, other.limits),
