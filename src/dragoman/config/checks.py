@@ -66,7 +66,8 @@ def errors(config: Config) -> Iterator[Fault]:
             yield from _without_effect(own, target, ("routes", index, "capabilities"))
     for index, account in enumerate(config.accounts):
         if account.upstream in upstreams:
-            for name, problem in credential_faults(account, upstreams[account.upstream]):
+            target = upstreams[account.upstream]
+            for name, problem in credential_faults(account, target, config.storage):
                 yield ("accounts", index, *name), problem
         for place, problem in limit_faults(account.limits):
             yield ("accounts", index, *place), problem

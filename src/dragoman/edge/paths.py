@@ -19,7 +19,7 @@ def normal_path(path: str) -> str:
     """
     path = _VERSIONS.sub("/v1", _SLASHES.sub("/", path)).rstrip("/") or "/"
     path = _BEFORE_ANOTHER.sub("", path)
-    if not path.startswith("/v1/") and path.startswith(_versioned()):
+    if not path.startswith("/v1") and path.startswith(_versioned()):
         return f"/v1{path}"
     return path
 

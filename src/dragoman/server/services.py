@@ -17,12 +17,13 @@ from msgspec.structs import replace
 
 from dragoman.accounts.credentials.authorising import expiring
 from dragoman.accounts.credentials.holding import Held
+from dragoman.accounts.credentials.keeping import StoredLogins
 from dragoman.accounts.credentials.reporting import note_change
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.admin.own_usage import OwnUsage
-from dragoman.config import Config
+from dragoman.config import Account, Config
 from dragoman.edge.auth import Keyring
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
@@ -162,11 +163,14 @@ class Services:
         self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
         pool = AccountPool(config)
         pool.share(AccountSlots(link, lambda name: self.generation.pool.has_room(name)))
-        self.credentials = credentials_of(link, self.client, self._credential_changed)
-        self.credentials.serve(expiring(config))
         self.account_sync = _account_sync(
             config, pool, self.meter, self.keys, "" if slot is None else slot.gateway
         )
+        keeper = None
+        if self.account_sync is not None:
+            keeper = StoredLogins(self.account_sync.ask, cipher_for(config))
+        self.credentials = credentials_of(link, self.client, self, keeper)
+        self.credentials.serve(expiring(config))
         self.keys.is_loaded = self.account_sync is None
         self.large = LargeBodies()
         self.responses = _responses(config)
@@ -258,6 +262,7 @@ class Services:
             limit_reserved=lambda: limits.reserved_cost / PICO,
             budgets=lambda: budgets(self.keys.callers(), limits),
             queues=queues,
+            credentials=self.credentials.ends,
         )
 
     def prepare(self, config: Config, number: int) -> Generation:
@@ -486,9 +491,22 @@ class Services:
         self.prober.start()
         self.alerts.start()
 
-    def _credential_changed(self, held: Held) -> None:
-        """A credential was obtained, or could not be."""
+    # Implements `dragoman.serving.calls.Watcher`
+
+    def changed(self, held: Held) -> None:
+        """See `Watcher.changed`."""
         note_change(self.generation.pool, held, time.time())
+
+    def refreshed(self, account: Account, outcome: str) -> None:
+        """See `Watcher.refreshed`."""
+        self.metrics.credential_refreshed(account, outcome)
+
+    def is_out(self, name: str) -> bool:
+        """See `Watcher.is_out`."""
+        try:
+            return bool(self.generation.pool.state(name).disabled)
+        except KeyError:
+            return True
 
     def _count(self, incoming: IncomingRequest, record: Record) -> None:
         """A request that came from no client has ended."""

@@ -51,13 +51,15 @@ class BudgetSample(Struct, frozen=True):
 
 class Snapshot(Struct, frozen=True):
     """The content of a scrape. `accounts` counts accounts by upstream and state, `quotas` has the
-    windows of accounts' quotas whose use is known, `budgets` the limits of cost."""
+    windows of accounts' quotas whose use is known, `budgets` the limits of cost, `credentials` when
+    those that are held of accounts end, by upstream and account."""
 
     counts: Counts
     accounts: Mapping[tuple[str, str], int]
     version: str
     quotas: Sequence[QuotaSample] = ()
     budgets: Sequence[BudgetSample] = ()
+    credentials: Mapping[tuple[str, str], float] = {}
 
 
 Labels = tuple[str, ...]
@@ -445,6 +447,23 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         "Time at which an account's quota window resets, in Unix seconds.",
         _WINDOW,
         _quotas(lambda sample: sample.resets_at),
+    ),
+    Family(
+        "dragoman_credential_expires_timestamp_seconds",
+        "gauge",
+        "Time at which the credential of an account expires, in Unix seconds.",
+        _ACCOUNT,
+        lambda now: sorted(now.credentials.items()),
+    ),
+    Family(
+        "dragoman_credential_refreshes_total",
+        "counter",
+        "Refreshes of credentials by account and outcome: ok, or why there was none.",
+        (*_ACCOUNT, "outcome"),
+        lambda now: (
+            (tuple(key.split(" ")), number)
+            for key, number in sorted(now.counts.credentials.items())
+        ),
     ),
     Family(
         "dragoman_losses_total",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
-
 from dragoman import jsontext
 from dragoman.canonical.requests import Extra
 from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
@@ -192,31 +190,20 @@ class GoogleMatcher(Watch):
             read(Frame(b"", to_json({"usageMetadata": self._counts}), b""))
 
 
-_Absent = frozenset({"content", "index"})
-
-
 def _only_text(answer: Answer) -> Part | None:
     """The part of a chunk that is one piece of text, and nothing else that a reader needs."""
     candidates = answer.candidates
     if candidates is None or len(candidates) != 1 or answer.prompt_feedback is not None:
         return None
     candidate = candidates[0]
-    if candidate.index or not _has_only(candidate, _Absent):
+    content, index = candidate.content, candidate.index
+    if index or content is None or candidate != Candidate(content=content, index=index):
         return None
-    parts = _parts_of(candidate)
+    parts = content.parts or ()
     if len(parts) != 1 or not parts[0].text:
         return None
-    return parts[0] if _has_only(parts[0], _PIECE) else None
-
-
-_PIECE = frozenset({"text", "thought"})
-
-
-def _has_only(value: Struct, names: frozenset[str]) -> bool:
-    """Whether all other members of an object are absent."""
-    return all(
-        getattr(value, name) in (None, False) or name in names for name in value.__struct_fields__
-    )
+    part = parts[0]
+    return part if part == Part(text=part.text, thought=part.thought) else None
 
 
 def match_response(

@@ -13,7 +13,6 @@ from dragoman.canonical.options import Capabilities
 from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.google_generate_content.fitting import Checked, fitted, unfit
 from dragoman.protocols.google_generate_content.history import (
-    ENVELOPE,
     beginning,
     without_envelopes,
     without_reasoning,
@@ -26,6 +25,7 @@ from dragoman.protocols.google_generate_content.spelling import (
     member,
     number,
 )
+from dragoman.protocols.google_signatures import ENVELOPE
 from dragoman.protocols.raw import split_object
 from dragoman.protocols.reading import Names
 
