@@ -349,6 +349,11 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             ),
         ),
         one(
+            "Refused tokens",
+            rate("dragoman_refused_tokens_total", "reason", chosen=JOB),
+            "{{reason}}",
+        ),
+        one(
             "Version and uptime",
             f"time() - process_start_time_seconds{{{JOB}}} "
             f"* on (instance) group_left (version) dragoman_build_info{{{JOB}}}",

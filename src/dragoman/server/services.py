@@ -23,14 +23,14 @@ from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.admin.own_usage import OwnUsage
-from dragoman.config import Account, Config
+from dragoman.config import Config
 from dragoman.edge.auth import Keyring
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
 from dragoman.edge.record import Record
 from dragoman.http.addresses import Proxies
 from dragoman.keys.records import UsedInHour
-from dragoman.keys.ring import KeyRing, no_token
+from dragoman.keys.ring import KeyRing
 from dragoman.link.messages import Peer
 from dragoman.observability.current import Current
 from dragoman.observability.metrics.listed import listed_models
@@ -66,7 +66,7 @@ from dragoman.server.models import Catalogue, fetch_models
 from dragoman.serving.account_slots import AccountSlots
 from dragoman.serving.affinity import ForeignReasoning
 from dragoman.serving.attribution import Attributor
-from dragoman.serving.calls import Calls, credentials_of
+from dragoman.serving.calls import Calls, Watch, credentials_of
 from dragoman.serving.conversations import Conversations
 from dragoman.serving.exchange import Exchange, Recording
 from dragoman.serving.large import LargeBodies
@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from dragoman.admin.server import Admin
     from dragoman.server.administration import Administration
     from dragoman.sign_in.endpoints import SignInEndpoints
+    from dragoman.sign_in.issuers import JwtIssuers
 
 _log = logging.getLogger("dragoman")
 
@@ -105,7 +106,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     """What one configuration is made into: all that is prepared of it, once. A request takes it at
     its start, and ends on it, whatever is served meanwhile. `number` counts the configurations of
     this gateway, from 1. `admin` is None if there is no administration, `sign_in` if people cannot
-    sign in."""
+    sign in, `jwt_issuers` if no tokens of others are taken."""
 
     number: int
     config: Config
@@ -122,6 +123,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     own_usage: OwnUsage
     admin: Admin | None = None
     sign_in: SignInEndpoints | None = None
+    jwt_issuers: JwtIssuers | None = None
 
 
 class Services:
@@ -167,7 +169,16 @@ class Services:
         keeper = None
         if self.account_sync is not None:
             keeper = StoredLogins(self.account_sync.ask, cipher_for(config))
-        self.credentials = credentials_of(link, self.client, self, keeper)
+        self.credentials = credentials_of(
+            link,
+            self.client,
+            Watch(
+                self._credential_changed,
+                lambda account, outcome: self.metrics.credential_refreshed(account, outcome),
+                self._is_out,
+            ),
+            keeper,
+        )
         self.credentials.serve(expiring(config))
         self.keys.is_loaded = self.account_sync is None
         self.large = LargeBodies()
@@ -223,7 +234,7 @@ class Services:
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
-        self._follow_people(self.generation)
+        self._follow_people(self.generation, self.generation)
         self.limits.history.subscriptions = self.generation.prices.subscriptions
         metrics.set_listed(listed_models(config, self.generation.prices))
         self.prober = Prober(
@@ -329,7 +340,11 @@ class Services:
             self._owners,
         )
         sign_in = self._sign_in(config, former, proxies)
-        keys = Keyring(self.keys, requires_key=server.require_key or sign_in is not None)
+        jwt_issuers = self._jwt_issuers(config, former)
+        keys = Keyring(
+            self.keys,
+            requires_key=server.require_key or bool(config.sign_in or config.jwt_issuers),
+        )
         background = Background(
             self._conversations,
             self.background,
@@ -374,6 +389,7 @@ class Services:
                 prices,
             ),
             sign_in=sign_in,
+            jwt_issuers=jwt_issuers,
         )
         if not config.admin.is_served:
             return generation
@@ -404,14 +420,31 @@ class Services:
             self._wrong_codes,
         )
 
-    def _follow_people(self, generation: Generation) -> None:
+    def _jwt_issuers(self, config: Config, former: Generation | None) -> JwtIssuers | None:
+        """What takes tokens of others, with all that is known of the same issuers."""
+        if not config.jwt_issuers:
+            return None
+        if former is not None and former.config.jwt_issuers == config.jwt_issuers:
+            return former.jwt_issuers
+        from dragoman.sign_in.issuers import JwtIssuers
+
+        count = self.metrics.refused_token
+        return JwtIssuers(config.jwt_issuers, self.client, self.keys, count)
+
+    def _follow_people(self, generation: Generation, former: Generation) -> None:
         """Let those in who have signed in, by the rules of a configuration."""
-        if self.account_sync is None:
-            return
         settings, sign_in = generation.config.sign_in, generation.sign_in
-        rules = () if settings is None else settings.rules
-        self.keys.update(self.account_sync.people.redefine(rules))
-        self.keys.read_token = no_token if sign_in is None else sign_in.tokens.read
+        if self.account_sync is not None:
+            rules = () if settings is None else settings.rules
+            self.keys.update(self.account_sync.people.redefine(rules))
+        jwt_issuers, before = generation.jwt_issuers, former.jwt_issuers
+        if before is not None and before is not jwt_issuers:
+            before.retire()
+        readers = [
+            *(() if sign_in is None else (sign_in.tokens.read,)),
+            *(() if jwt_issuers is None else (jwt_issuers.read,)),
+        ]
+        self.keys.follow_tokens(readers)
 
     def _administration(self) -> Administration:
         if self.administration is None:
@@ -454,7 +487,7 @@ class Services:
             if self.account_sync is not None:
                 self.account_sync.follow(pool, config.accounts)
         self.keys.redefine(fixed_keys(config), fixed_teams(config))
-        self._follow_people(generation)
+        self._follow_people(generation, former)
         self.limits.history.subscriptions = generation.prices.subscriptions
         self.meter.know(named_models(config))
         self.metrics.set_listed(listed_models(config, generation.prices))
@@ -467,18 +500,12 @@ class Services:
         self.prober.start()
         self.alerts.start()
 
-    # Implements `dragoman.serving.calls.Watcher`
-
-    def changed(self, held: Held) -> None:
-        """See `Watcher.changed`."""
+    def _credential_changed(self, held: Held) -> None:
+        """A credential was obtained, or could not be."""
         note_change(self.generation.pool, held, time.time())
 
-    def refreshed(self, account: Account, outcome: str) -> None:
-        """See `Watcher.refreshed`."""
-        self.metrics.credential_refreshed(account, outcome)
-
-    def is_out(self, name: str) -> bool:
-        """See `Watcher.is_out`."""
+    def _is_out(self, name: str) -> bool:
+        """Whether the account of that name is disabled, or gone."""
         try:
             return bool(self.generation.pool.state(name).disabled)
         except KeyError:

@@ -177,6 +177,7 @@ class Counts(Struct):
     probes: dict[str, int] = field(default_factory=dict)
     credentials: dict[str, int] = field(default_factory=dict)
     alerts: dict[str, int] = field(default_factory=dict)
+    refused_tokens: dict[str, int] = field(default_factory=dict)
     traces: dict[str, int] = field(default_factory=dict)
     logged: dict[str, int] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
@@ -209,6 +210,7 @@ class Counts(Struct):
             (self.probes, other.probes),
             (self.credentials, other.credentials),
             (self.alerts, other.alerts),
+            (self.refused_tokens, other.refused_tokens),
             (self.traces, other.traces),
             (self.logged, other.logged),
             (self.limits, other.limits),

@@ -487,6 +487,15 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         lambda now: (((result,), number) for result, number in sorted(now.counts.alerts.items())),
     ),
     Family(
+        "dragoman_refused_tokens_total",
+        "counter",
+        "Tokens of the issuers of `[[jwt_issuers]]` that were refused, by the reason.",
+        ("reason",),
+        lambda now: (
+            ((reason,), number) for reason, number in sorted(now.counts.refused_tokens.items())
+        ),
+    ),
+    Family(
         "dragoman_traces_total",
         "counter",
         "Traced requests: sent, failed, or dropped because the queue was full.",

@@ -243,6 +243,10 @@ class Metrics:
         """Count the result of one alert: `sent`, `failed` or `dropped`."""
         one_more(self.counts.alerts, result)
 
+    def refused_token(self, reason: str) -> None:
+        """Count one token of a JWT issuer that is refused."""
+        one_more(self.counts.refused_tokens, reason)
+
     def traced(self, result: str, requests: int) -> None:
         """Count the result of the traces of `requests`: `sent`, `failed` or `dropped`. Each
         result is counted by one thread only."""
