@@ -11,9 +11,22 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
+from dragoman.accounts.store import StoreError
 from dragoman.lab.provider import Provider, serving
 from dragoman.lab.simulator.testing import RunningSimulator
-from tests.people.signing_in import ADA, BOB, LOGGED, PEOPLE, House, ask, house
+from dragoman.sign_in.tokens import session_of
+from dragoman.storage.tables.pool import PoolTables
+from tests.people.signing_in import (
+    ADA,
+    BOB,
+    DEVICE_GRANT,
+    LOGGED,
+    PEOPLE,
+    House,
+    ask,
+    house,
+    post,
+)
 
 Break = Callable[[Provider], None]
 
@@ -268,3 +281,37 @@ def test_nothing_secret_is_logged_or_passed_on(
     shown += [file.read_bytes() for file in store.parent.rglob("*") if file.is_file()]
     for one in secret:
         assert not any(one.encode() in text for text in shown)
+
+
+def test_nobody_is_signed_out_while_the_store_is_away(
+    home: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A12: a refresh gives a new access token, and the same refresh token."""
+    token = home.session()["refresh_token"]
+    sync = home.gateway.app.account_sync
+    assert sync is not None
+    deadline = time.monotonic() + 30
+    while sync.people.session(session_of(token) or "") is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    with monkeypatch.context() as patch:
+        patch.setattr(PoolTables, "people", property(_away))
+        for path in ("/oauth/token", "/oauth/revoke", "/oauth/device_authorization"):
+            form = {"grant_type": DEVICE_GRANT, "device_code": "x", "token": token}
+            assert post(home.url, path, form).status in (200, 400, 503)
+        for _ in range(2):
+            answer = home.refresh(token)
+            assert answer.status == 200
+            assert answer.json["refresh_token"] == token
+            assert ask(home.url, answer.json["access_token"]).status == 200
+        assert home.refresh("rt-drg-" + token[7:][::-1]).status == 401
+        browser = home.browser()
+        browser.get("/device")
+        assert browser.submit("/device", {"user_code": "BBBB-BBBB"}).status == 503
+    answer = home.refresh(token)
+    assert answer.status == 200
+    assert answer.json["refresh_token"] != token
+
+
+def _away(tables: PoolTables) -> None:
+    raise StoreError("away")

@@ -65,3 +65,5 @@ CREATE INDEX sign_ins_alias ON sign_ins (alias)
 CREATE INDEX sign_ins_expires ON sign_ins (expires)
 CREATE TABLE signing_keys (id TEXT COLLATE "C", version BIGINT NOT NULL, created DOUBLE PRECISION NOT NULL, sealed BYTEA NOT NULL, PRIMARY KEY (id))
 CREATE INDEX signing_keys_version ON signing_keys (version)
+-- 6
+CREATE TABLE credentials ( name TEXT COLLATE "C" PRIMARY KEY, sealed BYTEA NOT NULL )

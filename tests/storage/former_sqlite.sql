@@ -90,3 +90,5 @@ CREATE INDEX sign_ins_alias ON sign_ins (alias)
 CREATE INDEX sign_ins_expires ON sign_ins (expires)
 CREATE TABLE signing_keys (id TEXT, version INTEGER NOT NULL, created REAL NOT NULL, sealed BLOB NOT NULL, PRIMARY KEY (id)) WITHOUT ROWID
 CREATE INDEX signing_keys_version ON signing_keys (version)
+-- 15
+CREATE TABLE credentials ( name TEXT PRIMARY KEY, sealed BLOB NOT NULL ) WITHOUT ROWID

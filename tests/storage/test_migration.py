@@ -63,6 +63,7 @@ def fill(path: Path) -> None:
         )
         store.exchange("w", batch, 0)
         store.claim({"told": NOW}, 0.0)
+        store.swap_credential("a", None, b"\0sealed")
         secret = StoredSecret(digest=b"d", ending="abcd", created=NOW)
         store.client_keys.save(
             [StoredKey(name="k", created=NOW, secrets=(secret,))],

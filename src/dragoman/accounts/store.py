@@ -393,6 +393,13 @@ class Store(AuditLog, Protocol):
     def release(self, claims: Iterable[str]) -> None:
         """Give these claims up: what they were made for was not done."""
 
+    def credential(self, name: str) -> bytes | None:
+        """What is kept of the credential of an account, sealed; None for nothing."""
+
+    def swap_credential(self, name: str, before: bytes | None, after: bytes) -> bool:
+        """Keep `after` of the credential of an account if `before` is what is kept. Returns whether
+        it was: of several that do so at once, one does."""
+
     def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
         """What was charged in the hours that begin in [since, until), in Unix seconds."""
 

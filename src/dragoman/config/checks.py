@@ -66,7 +66,8 @@ def errors(config: Config) -> Iterator[Fault]:
             yield from _without_effect(own, target, ("routes", index, "capabilities"))
     for index, account in enumerate(config.accounts):
         if account.upstream in upstreams:
-            for name, problem in credential_faults(account, upstreams[account.upstream]):
+            target = upstreams[account.upstream]
+            for name, problem in credential_faults(account, target, config.storage):
                 yield ("accounts", index, *name), problem
         for place, problem in limit_faults(account.limits):
             yield ("accounts", index, *place), problem
@@ -83,6 +84,7 @@ def errors(config: Config) -> Iterator[Fault]:
     yield from _storage(config.storage)
     yield from _prices(config)
     yield from _sign_in(config)
+    yield from _jwt_issuers(config)
     yield from _traces(config)
     server = config.server
     if server.tls_key is not None and server.tls_certificate is None:
@@ -96,8 +98,9 @@ def errors(config: Config) -> Iterator[Fault]:
                 ("server", "trusted_proxies", index),
                 "expected an address, a network such as 10.0.0.0/8, or unix",
             )
-    needs_key = bool(config.clients) or server.require_key or config.sign_in is not None
-    if not needs_key and server.unix_socket is None and not is_loopback(server.host):
+    asks_nobody = not (config.clients or config.sign_in or config.jwt_issuers)
+    is_open = asks_nobody and not server.require_key
+    if is_open and server.unix_socket is None and not is_loopback(server.host):
         yield (
             ("server", "host"),
             "anyone who reaches this address could spend your accounts: "
@@ -137,6 +140,30 @@ def _sign_in(config: Config) -> Iterator[Fault]:
     for index, rule in enumerate(settings.rules):
         for path, message in access_faults(rule, known):
             yield ("sign_in", "rules", index, *path), message
+
+
+def _jwt_issuers(config: Config) -> Iterator[Fault]:
+    known = [upstream.name for upstream in config.upstreams]
+    yield from _duplicates("jwt_issuers", (one.name for one in config.jwt_issuers))
+    seen = set() if config.sign_in is None else {config.sign_in.public_url.rstrip("/")}
+    for index, issuer in enumerate(config.jwt_issuers):
+        place = ("jwt_issuers", index)
+        if not _can_import("joserfc"):
+            yield place, missing_extra("sign-in")
+        for name, url in (("issuer", issuer.issuer), ("jwks_url", issuer.jwks_url)):
+            if url is not None and not is_safe_url(url):
+                message = "must be https://, or http:// with an address of this machine"
+                yield (*place, name), message
+        if issuer.issuer in seen:
+            yield (*place, "issuer"), "is the issuer of others, too"
+        if issuer.name == "sub":
+            yield (*place, "name"), "is what people without an e-mail address are named by"
+        seen.add(issuer.issuer)
+        if not issuer.algorithms:
+            yield (*place, "algorithms"), "none is allowed, so no token is"
+        for number, rule in enumerate(issuer.rules):
+            for path, message in access_faults(rule, known):
+                yield (*place, "rules", number, *path), message
 
 
 def is_safe_url(url: str) -> bool:

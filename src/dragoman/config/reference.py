@@ -60,7 +60,7 @@ from dragoman.config.settings import (
     Webhook,
     WebSocket,
 )
-from dragoman.config.sign_in import SignIn
+from dragoman.config.sign_in import JwtIssuer, SignIn
 from dragoman.failing import Rule
 from dragoman.protocols.settings import declared_by, fields_of
 
@@ -89,6 +89,7 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[storage]`", Storage),
     ("`[sign_in]`", SignIn),
     ("`[[sign_in.rules]]`", SignInRule),
+    ("`[[jwt_issuers]]`", JwtIssuer),
     ("`[usage]`", UsageSettings),
     ("`[admin]`", Admin),
     ("`[request_log]`", RequestLogSettings),

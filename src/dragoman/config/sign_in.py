@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from dragoman.config.access_rules import NonEmpty, SignInRule
+from dragoman.config.access_rules import Name, NonEmpty, SignInRule
 from dragoman.config.secret import Secret
 
 
@@ -42,3 +42,27 @@ class SignIn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds after which a person has to sign in again if the provider gave no refresh token."""
     rules: tuple[SignInRule, ...] = ()
     """Who may sign in: `[[sign_in.rules]]`."""
+
+
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
+
+
+class JwtIssuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An issuer whose signed tokens (JWT) are taken in place of keys: a provider's, for programs
+    that get them by its command line, or a cluster's, for machines. A token is never tried as a
+    key. Requires the extra `sign-in`."""
+
+    name: Name
+    """What its clients are named by, in logs, usage and limits: `NAME:EMAIL`, or `NAME:SUBJECT`."""
+    issuer: NonEmpty
+    """The issuer, exactly as in the claim `iss`: https, or http on this machine."""
+    audience: NonEmpty
+    """What the claim `aud` must have: a name of this gateway that no other service has."""
+    jwks_url: NonEmpty | None = None
+    """Where its public keys are; absent: where its discovery document says."""
+    algorithms: tuple[Algorithm, ...] = ("RS256", "ES256", "EdDSA")
+    """Algorithms that it signs with."""
+    groups_claim: NonEmpty = "groups"
+    """The claim that has the groups."""
+    rules: tuple[SignInRule, ...] = ()
+    """Who may call: as `[[sign_in.rules]]`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from math import inf
@@ -41,14 +41,18 @@ class Denial(Enum):
     ELSEWHERE = "may not be used from this address"
     LAPSED = "has expired: it is renewed with the refresh token"
     UNSIGNED = "was not made by this gateway, or was changed"
+    FLAWED = "is refused"
+    KEYS_AWAY = "cannot be verified now: the keys of its issuer are not known"
+    NO_RULE = "is of nobody whom a rule of this gateway lets call"
     SIGNED_OUT = "is of a session that has ended: sign in again"
 
 
 class Denied(Exception):
-    """A key is refused. `denial` is the reason."""
+    """A key is refused. `denial` is the reason, the message says it, more exactly where there is a
+    `text`."""
 
-    def __init__(self, denial: Denial) -> None:
-        super().__init__(denial.value)
+    def __init__(self, denial: Denial, text: str = "") -> None:
+        super().__init__(text or denial.value)
         self.denial = denial
 
 
@@ -263,9 +267,9 @@ class AccessToken(NamedTuple):
     ends: float
 
 
-def no_token(key: bytes, now: float) -> AccessToken | None:
-    """Reads no token: nobody signs in."""
-    return None
+ReadToken = Callable[[bytes, float], AccessToken | None]
+"""Reads an access token, and checks its signature; None if it is of another issuer. May raise
+`Denied`."""
 
 
 _MOST_SEEN = 20_000
@@ -293,9 +297,7 @@ class KeyRing:
         self.unusable: dict[str, str] = {}
         """Names of keys that are refused because their rules, or their team's, cannot be followed,
         with why."""
-        self.read_token: Callable[[bytes, float], AccessToken | None] = no_token
-        """Reads an access token, and checks its signature; None if it is none. May raise
-        `Denied`."""
+        self._readers: Sequence[ReadToken] = ()
         self._fixed_teams = teams
         self._clients = {client.name: client for client in clients}
         self._teams: dict[str, StoredTeam] = {}
@@ -346,7 +348,9 @@ class KeyRing:
         """
         found = self._seen.get(key)
         if found is None:
-            found = self._secrets.get(digest_of(key)) or self._by_token(key, now)
+            # What is a token of a known issuer is never tried as a key.
+            found = self._by_token(key, now) if key.count(b".") == 2 else None
+            found = found or self._secrets.get(digest_of(key))
             if found is None:
                 raise Denied(Denial.MISTYPED if is_mistyped(key) else Denial.UNKNOWN)
             if len(self._seen) >= _MOST_SEEN:
@@ -361,13 +365,18 @@ class KeyRing:
 
     def _by_token(self, key: bytes, now: float) -> _Secret | None:
         """The secret that an access token stands for, as long as that lasts."""
-        token = self.read_token(key, now)
+        token = next(filter(None, (read(key, now) for read in self._readers)), None)
         if token is None:
             return None
         found = self._secrets.get(token.digest)
         if found is None:
             raise Denied(Denial.SIGNED_OUT)
         return _Secret(found.caller, token.ends, found.digest, Denial.LAPSED)
+
+    def follow_tokens(self, readers: Sequence[ReadToken]) -> None:
+        """Take access tokens that one of these reads in place of keys."""
+        self._readers = readers
+        self._seen.clear()
 
     def caller(self, name: str) -> Caller | None:
         """Who calls with the key of this name; None if there is none, or its rules cannot be

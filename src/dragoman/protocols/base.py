@@ -6,6 +6,7 @@ the upstream's, an answer is read by the upstream's and written by the client's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -383,6 +384,7 @@ def auth_header(style: str, key: str) -> tuple[str, str]:
 
 
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PLAIN = re.compile(r"[A-Za-z0-9._~-]*")
 
 
 def quoted(name: str) -> str:
@@ -390,6 +392,8 @@ def quoted(name: str) -> str:
     are the dots of `.` and `..`."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
+    if _PLAIN.fullmatch(name):
+        return name
     encoded = name.encode("utf-8", "surrogatepass")
     return "".join([chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in encoded])
 

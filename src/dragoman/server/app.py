@@ -19,7 +19,7 @@ from msgspec import Struct
 from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, FaultKind, Refused
 from dragoman.config import Config
-from dragoman.edge.auth import Caller, Guessed, SignedOut, presented_key, take_key
+from dragoman.edge.auth import Caller, Guessed, Unsettled, presented_key, take_key
 from dragoman.edge.browsers import check_host, check_unkeyed
 from dragoman.edge.errors import fault_of, refusal
 from dragoman.edge.incoming import IncomingRequest, Received
@@ -293,7 +293,7 @@ class Gateway:
             return handler(incoming, Caller(""), record)
         try:
             caller = self._identify(incoming, now)
-        except SignedOut:
+        except Unsettled:
             return self._once_known(incoming, now, route, record)
         except DragomanError:
             incoming.shared.append((b"www-authenticate", b"Bearer"))
@@ -303,10 +303,13 @@ class Gateway:
     async def _once_known(
         self, incoming: IncomingRequest, now: Generation, route: Route, record: Record
     ) -> None:
-        """Answer a request with an access token whose session is not known, once what is stored is
-        known: it may have been given at another worker just now."""
-        assert self.account_sync is not None
-        await self.account_sync.exchanged()
+        """Answer a request with an access token whose session or key is not known, once what is
+        stored is known, where it may have been given at another worker just now, and what its
+        issuer publishes."""
+        if self.account_sync is not None:
+            await self.account_sync.exchanged()
+        if now.jwt_issuers is not None:
+            await now.jwt_issuers.fetch(presented_key(incoming.headers) or b"")
         try:
             caller = self._identify(incoming, now)
         except DragomanError:

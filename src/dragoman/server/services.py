@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.credentials.authorising import expiring
 from dragoman.accounts.credentials.holding import Held
+from dragoman.accounts.credentials.keeping import StoredLogins
 from dragoman.accounts.credentials.reporting import note_change
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
@@ -29,7 +30,7 @@ from dragoman.edge.logins import WrongCodes
 from dragoman.edge.record import Record
 from dragoman.http.addresses import Proxies
 from dragoman.keys.records import UsedInHour
-from dragoman.keys.ring import KeyRing, no_token
+from dragoman.keys.ring import KeyRing
 from dragoman.link.messages import Peer
 from dragoman.observability.current import Current
 from dragoman.observability.metrics.listed import listed_models
@@ -65,7 +66,7 @@ from dragoman.server.models import Catalogue, fetch_models
 from dragoman.serving.account_slots import AccountSlots
 from dragoman.serving.affinity import ForeignReasoning
 from dragoman.serving.attribution import Attributor
-from dragoman.serving.calls import Calls, credentials_of
+from dragoman.serving.calls import Calls, Watch, credentials_of
 from dragoman.serving.conversations import Conversations
 from dragoman.serving.exchange import Exchange, Recording
 from dragoman.serving.large import LargeBodies
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from dragoman.admin.server import Admin
     from dragoman.server.administration import Administration
     from dragoman.sign_in.endpoints import SignInEndpoints
+    from dragoman.sign_in.issuers import JwtIssuers
 
 _log = logging.getLogger("dragoman")
 
@@ -104,7 +106,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     """What one configuration is made into: all that is prepared of it, once. A request takes it at
     its start, and ends on it, whatever is served meanwhile. `number` counts the configurations of
     this gateway, from 1. `admin` is None if there is no administration, `sign_in` if people cannot
-    sign in."""
+    sign in, `jwt_issuers` if no tokens of others are taken."""
 
     number: int
     config: Config
@@ -121,6 +123,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     own_usage: OwnUsage
     admin: Admin | None = None
     sign_in: SignInEndpoints | None = None
+    jwt_issuers: JwtIssuers | None = None
 
 
 class Services:
@@ -160,11 +163,23 @@ class Services:
         self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
         pool = AccountPool(config)
         pool.share(AccountSlots(link, lambda name: self.generation.pool.has_room(name)))
-        self.credentials = credentials_of(link, self.client, self._credential_changed)
-        self.credentials.serve(expiring(config))
         self.account_sync = _account_sync(
             config, pool, self.meter, self.keys, "" if slot is None else slot.gateway
         )
+        keeper = None
+        if self.account_sync is not None:
+            keeper = StoredLogins(self.account_sync.ask, cipher_for(config))
+        self.credentials = credentials_of(
+            link,
+            self.client,
+            Watch(
+                self._credential_changed,
+                lambda account, outcome: self.metrics.credential_refreshed(account, outcome),
+                self._is_out,
+            ),
+            keeper,
+        )
+        self.credentials.serve(expiring(config))
         self.keys.is_loaded = self.account_sync is None
         self.large = LargeBodies()
         self.responses = _responses(config)
@@ -219,7 +234,7 @@ class Services:
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
-        self._follow_people(self.generation)
+        self._follow_people(self.generation, self.generation)
         self.limits.history.subscriptions = self.generation.prices.subscriptions
         metrics.set_listed(listed_models(config, self.generation.prices))
         self.prober = Prober(
@@ -256,6 +271,7 @@ class Services:
             limit_reserved=lambda: limits.reserved_cost / PICO,
             budgets=lambda: budgets(self.keys.callers(), limits),
             queues=queues,
+            credentials=self.credentials.ends,
         )
 
     def prepare(self, config: Config, number: int) -> Generation:
@@ -324,7 +340,11 @@ class Services:
             self._owners,
         )
         sign_in = self._sign_in(config, former, proxies)
-        keys = Keyring(self.keys, requires_key=server.require_key or sign_in is not None)
+        jwt_issuers = self._jwt_issuers(config, former)
+        keys = Keyring(
+            self.keys,
+            requires_key=server.require_key or bool(config.sign_in or config.jwt_issuers),
+        )
         background = Background(
             self._conversations,
             self.background,
@@ -369,6 +389,7 @@ class Services:
                 prices,
             ),
             sign_in=sign_in,
+            jwt_issuers=jwt_issuers,
         )
         if not config.admin.is_served:
             return generation
@@ -399,14 +420,31 @@ class Services:
             self._wrong_codes,
         )
 
-    def _follow_people(self, generation: Generation) -> None:
+    def _jwt_issuers(self, config: Config, former: Generation | None) -> JwtIssuers | None:
+        """What takes tokens of others, with all that is known of the same issuers."""
+        if not config.jwt_issuers:
+            return None
+        if former is not None and former.config.jwt_issuers == config.jwt_issuers:
+            return former.jwt_issuers
+        from dragoman.sign_in.issuers import JwtIssuers
+
+        count = self.metrics.refused_token
+        return JwtIssuers(config.jwt_issuers, self.client, self.keys, count)
+
+    def _follow_people(self, generation: Generation, former: Generation) -> None:
         """Let those in who have signed in, by the rules of a configuration."""
-        if self.account_sync is None:
-            return
         settings, sign_in = generation.config.sign_in, generation.sign_in
-        rules = () if settings is None else settings.rules
-        self.keys.update(self.account_sync.people.redefine(rules))
-        self.keys.read_token = no_token if sign_in is None else sign_in.tokens.read
+        if self.account_sync is not None:
+            rules = () if settings is None else settings.rules
+            self.keys.update(self.account_sync.people.redefine(rules))
+        jwt_issuers, before = generation.jwt_issuers, former.jwt_issuers
+        if before is not None and before is not jwt_issuers:
+            before.retire()
+        readers = [
+            *(() if sign_in is None else (sign_in.tokens.read,)),
+            *(() if jwt_issuers is None else (jwt_issuers.read,)),
+        ]
+        self.keys.follow_tokens(readers)
 
     def _administration(self) -> Administration:
         if self.administration is None:
@@ -449,7 +487,7 @@ class Services:
             if self.account_sync is not None:
                 self.account_sync.follow(pool, config.accounts)
         self.keys.redefine(fixed_keys(config), fixed_teams(config))
-        self._follow_people(generation)
+        self._follow_people(generation, former)
         self.limits.history.subscriptions = generation.prices.subscriptions
         self.meter.know(named_models(config))
         self.metrics.set_listed(listed_models(config, generation.prices))
@@ -465,6 +503,13 @@ class Services:
     def _credential_changed(self, held: Held) -> None:
         """A credential was obtained, or could not be."""
         note_change(self.generation.pool, held, time.time())
+
+    def _is_out(self, name: str) -> bool:
+        """Whether the account of that name is disabled, or gone."""
+        try:
+            return bool(self.generation.pool.state(name).disabled)
+        except KeyError:
+            return True
 
     def _count(self, incoming: IncomingRequest, record: Record) -> None:
         """A request that came from no client has ended."""

@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
-from dragoman.accounts.credentials.decide.refreshing import Credential, Lack
+from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError
 from dragoman.accounts.credentials.holding import Credentials, Held
 from dragoman.accounts.credentials.io import Answer, Ask, Unanswered, World
+from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.accounts.credentials.place import Place
+from dragoman.accounts.credentials.rotating import Keeper
 from dragoman.accounts.credentials.sources import obtain
 from dragoman.config import Account, Upstream
 from dragoman.link.messages import Handlers, Peer
@@ -43,7 +45,7 @@ async def own_calls() -> AsyncIterator[Calls]:
     link, owner = Owner(), CredentialOwner()
     owner.register(link.handlers)
     async with UpstreamClient() as client:
-        credentials = credentials_of(link.join(Handlers()), client, lambda held: None)
+        credentials = credentials_of(link.join(Handlers()), client, Watch())
         credentials.start()
         try:
             yield Calls(client, credentials)
@@ -51,19 +53,35 @@ async def own_calls() -> AsyncIterator[Calls]:
             await owner.close()
 
 
-def credentials_of(
-    link: Peer, client: UpstreamClient, on_change: Callable[[Held], None]
-) -> Credentials:
-    """The credentials of a worker that has this link to the owner; its client obtains them."""
+class Watch(Struct, frozen=True):
+    """What is told of credentials: each that has `changed`, and the outcome of each that was asked
+    for (`refreshed`: `ok`, or why there is none). `is_out` returns whether the account of a name is
+    disabled."""
 
-    async def source(account: Account, place: Place, lack: Lack | None) -> Credential:
+    changed: Callable[[Held], None] = lambda held: None
+    refreshed: Callable[[Account, str], None] = lambda account, outcome: None
+    is_out: Callable[[str], bool] = lambda name: True
+
+
+def credentials_of(
+    link: Peer, client: UpstreamClient, watch: Watch, keeper: Keeper | None = None
+) -> Credentials:
+    """The credentials of a worker that has this link to the owner; its client obtains them, and
+    `keeper` keeps what is replaced with each use."""
+
+    async def source(account: Account, place: Place, asked: Obtain) -> Credential:
         async def fetch(ask: Ask) -> Answer:
             return await _fetch(client, place, ask)
 
-        assert account.credentials is not None
-        return await obtain(account.credentials, place, lack, World(fetch, time.time))
+        try:
+            found = await obtain(account, place, asked, World(fetch, time.time), keeper)
+        except CredentialError as error:
+            watch.refreshed(account, error.problem)
+            raise
+        watch.refreshed(account, "ok")
+        return found
 
-    return Credentials(link, source, on_change)
+    return Credentials(link, source, watch.changed, watch.is_out)
 
 
 async def _fetch(client: UpstreamClient, place: Place, ask: Ask) -> Answer:

@@ -43,7 +43,8 @@ from dragoman.sign_in.grants import (
     user_code_of,
 )
 from dragoman.sign_in.jose import Flawed
-from dragoman.sign_in.provider import Provider, ProviderAway, ProviderRefuses
+from dragoman.sign_in.key_sets import ProviderAway
+from dragoman.sign_in.provider import Provider, ProviderRefuses
 from dragoman.storage.encryption import AesGcmCipher
 
 _log = logging.getLogger("dragoman.gateway")

@@ -3,52 +3,33 @@ refresh tokens (OpenID Connect Core and Discovery 1.0)."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-import dragoman
-from dragoman.config.checks import is_safe_url
 from dragoman.config.sign_in import SignIn
-from dragoman.jsontext import JsonError, strict
 from dragoman.keys.people import Identity, email_of
 from dragoman.sign_in.grants import Granted, basic_auth, challenge_of
-from dragoman.sign_in.jose import (
-    Expected,
-    Flaw,
-    Flawed,
-    Key,
-    UnknownKey,
-    check_claims,
-    public_keys,
-    verified,
+from dragoman.sign_in.jose import Expected, Flaw, Flawed, check_claims
+from dragoman.sign_in.key_sets import (
+    AGAIN_S,
+    KEPT_IN_OUTAGES_S,
+    KEPT_S,
+    KeySet,
+    ProviderAway,
+    call,
+    discovered,
+    url_in,
 )
 from dragoman.upstream.client import UpstreamClient
-from dragoman.upstream.errors import CallError
-from dragoman.upstream.request import Timeouts, UpstreamRequest
 
-_KEPT_S: Final = 3600.0
-"""Seconds after which metadata and keys are read again."""
-_KEPT_IN_OUTAGES_S: Final = 24 * 3600.0
-_KEYS_AGAIN_S: Final = 60.0
-"""Seconds between two times that keys are read because one is not known."""
-_AGAIN_S: Final = 10.0
-"""Seconds between two times that a provider is asked that failed."""
-_MOST_BYTES = 1024 * 1024
-_LIMIT_S = 5.0
-_TIMEOUTS = Timeouts(connect=_LIMIT_S, first_byte=_LIMIT_S, idle=_LIMIT_S, total=2 * _LIMIT_S)
 _LONGEST_GROUP = 256
 _MOST_GROUPS = 1000
 _ALGORITHMS = ("RS256", "ES256", "EdDSA", "PS256")
-
-
-class ProviderAway(Exception):
-    """The provider cannot be asked now, or answers what is of no use. The message has no secret."""
 
 
 class ProviderRefuses(Exception):
@@ -62,50 +43,6 @@ class Metadata(Struct, frozen=True):
     token_endpoint: str
     jwks_uri: str
     posts_secret: bool
-
-
-class KeySet:
-    """The public keys of an issuer, read when they are needed, and read again when a token names
-    one that is not known."""
-
-    def __init__(self, read: Callable[[str], Any], clock: Callable[[], float]) -> None:
-        self._read = read
-        self._clock = clock
-        self._keys: dict[str, Key] = {}
-        self._read_at = float("-inf")
-        self._tried_at = float("-inf")
-        self._reading = asyncio.Lock()
-
-    async def verified(
-        self, token: bytes, url: str, algorithms: tuple[str, ...] = _ALGORITHMS
-    ) -> dict[str, Any]:
-        """The claims of a token that is signed with a key of the set at `url`.
-
-        Raises:
-            Flawed: it is not.
-            ProviderAway: the keys cannot be read.
-        """
-        await self._refresh(url, _KEPT_S)
-        try:
-            return verified(token, self._keys, algorithms)
-        except UnknownKey:
-            await self._refresh(url, _KEYS_AGAIN_S)
-            return verified(token, self._keys, algorithms)
-
-    async def _refresh(self, url: str, after_s: float) -> None:
-        async with self._reading:
-            now = self._clock()
-            if now - self._read_at < after_s or now - self._tried_at < min(_AGAIN_S, after_s):
-                if self._read_at == float("-inf"):
-                    raise ProviderAway("its keys cannot be read")
-                return
-            self._tried_at = now
-            try:
-                self._keys = public_keys(await self._read(url))
-                self._read_at = now
-            except ProviderAway:
-                if now - self._read_at > _KEPT_IN_OUTAGES_S:
-                    raise
 
 
 class Provider:
@@ -123,7 +60,7 @@ class Provider:
         self._metadata: Metadata | None = None
         self._read_at = float("-inf")
         self._tried_at = float("-inf")
-        self._keys = KeySet(self._json, clock)
+        self._keys = KeySet(client, clock)
 
     @property
     def redirect_uri(self) -> str:
@@ -198,7 +135,7 @@ class Provider:
         if token is None:
             raise Flawed(Flaw.MALFORMED)
         url = (await self._discovered()).jwks_uri
-        claims = await self._keys.verified(token.encode(), url)
+        claims = await self._keys.verified(token.encode(), url, _ALGORITHMS)
         settings = self.settings
         expected = Expected(
             issuer=settings.issuer, audience=settings.client_id, nonce=nonce, identifies=True
@@ -229,8 +166,8 @@ class Provider:
             headers["authorization"] = basic_auth(
                 settings.client_id, settings.client_secret.reveal()
             )
-        status, answer = await self._call(
-            "POST", metadata.token_endpoint, headers, urlencode(form).encode()
+        status, answer = await call(
+            self._client, "POST", metadata.token_endpoint, headers, urlencode(form).encode()
         )
         if status == 200 and isinstance(answer, dict):
             return answer
@@ -248,73 +185,28 @@ class Provider:
         """
         now = self._clock()
         known = self._metadata
-        if known is not None and now - self._read_at < _KEPT_S:
+        if known is not None and now - self._read_at < KEPT_S:
             return known
-        if now - self._tried_at < _AGAIN_S and known is not None:
+        if now - self._tried_at < AGAIN_S and known is not None:
             return known
         self._tried_at = now
-        url = self.settings.issuer.rstrip("/") + "/.well-known/openid-configuration"
         try:
-            self._metadata = self._read_metadata(await self._json(url))
+            document = await discovered(self._client, self.settings.issuer)
+            self._metadata = self._read_metadata(document)
         except ProviderAway:
-            if known is None or now - self._read_at > _KEPT_IN_OUTAGES_S:
+            if known is None or now - self._read_at > KEPT_IN_OUTAGES_S:
                 raise
             return known
         self._read_at = now
         return self._metadata
 
-    def _read_metadata(self, document: object) -> Metadata:
-        if not isinstance(document, dict):
-            raise ProviderAway("its discovery document is no object")
-        if document.get("issuer") != self.settings.issuer:
-            raise ProviderAway("its discovery document names another issuer")
-        urls: dict[str, str] = {}
-        for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-            url = _text(document, name)
-            if url is None or not is_safe_url(url.partition("?")[0]):
-                raise ProviderAway(f"its {name} is missing, or not https")
-            urls[name] = url
+    def _read_metadata(self, document: Mapping[str, Any]) -> Metadata:
+        names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+        urls = {name: url_in(document, name) for name in names}
         methods = document.get("token_endpoint_auth_methods_supported")
         known = methods if isinstance(methods, list) else ["client_secret_basic"]
         posts = "client_secret_post" in known and "client_secret_basic" not in known
         return Metadata(**urls, posts_secret=posts)
-
-    async def _json(self, url: str) -> Any:
-        status, found = await self._call("GET", url, {})
-        if status != 200 or found is None:
-            raise ProviderAway(f"{urlsplit(url).path} answers {status}, or no JSON")
-        return found
-
-    async def _call(
-        self, method: Any, url: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> tuple[int, Any]:
-        """The status of an answer, and its body as JSON, None if it is none. Redirects are not
-        followed."""
-        request = UpstreamRequest(
-            method=method,
-            url=url,
-            headers=tuple(
-                {
-                    "accept": "application/json",
-                    "user-agent": f"dragoman/{dragoman.__version__}",
-                    **headers,
-                }.items()
-            ),
-            body=body,
-            timeouts=_TIMEOUTS,
-        )
-        try:
-            async with await self._client.send(request) as answer:
-                text = await answer.read(_MOST_BYTES)
-                status = answer.status
-        except CallError as error:
-            raise ProviderAway(error.cause) from None
-        except (ValueError, RuntimeError, OSError) as error:
-            raise ProviderAway(type(error).__name__) from None
-        try:
-            return status, strict(text)
-        except JsonError:
-            return status, None
 
 
 def identity_of(claims: Mapping[str, Any], issuer: str, groups_claim: str) -> Identity:

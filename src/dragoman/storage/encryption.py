@@ -31,6 +31,7 @@ _FORM = b"\x01"
 _ID_BYTES = 4
 _NONCE_BYTES = 12
 _ACCOUNT, _BODY = b"dragoman.account\0", b"dragoman.body\0"
+_CREDENTIAL = b"dragoman.credential\0"
 _SIGN_IN = b"dragoman.sign-in\0"
 """What something is sealed for: it opens as nothing else."""
 _SALT = b"dragoman.storage.key.v1"
@@ -173,6 +174,17 @@ class AesGcmCipher:
             SealError: it cannot be decrypted with these keys.
         """
         return self._decrypted(sealed, _BODY, name, "the bytes of a body")
+
+    def seal_credential(self, text: bytes, name: str) -> bytes:
+        """See `AccountCipher.seal_credential`."""
+        keys = self._derived()
+        if not keys:
+            raise SealError("a login that is renewed is only kept encrypted: set [storage] key")
+        return _encrypted(keys[0], text, _CREDENTIAL, name)
+
+    def open_credential(self, sealed: bytes, name: str) -> bytes:
+        """See `AccountCipher.open_credential`."""
+        return self._decrypted(sealed, _CREDENTIAL, name, f"the login of {name}")
 
     def seal_sign_in(self, secret: bytes, name: str) -> bytes:
         """A secret of a sign-in, encrypted for that name.

@@ -145,6 +145,9 @@ TABLES: Final = (
     ),
     # What one worker does for all, such as sending an alert, and until when no other does.
     make_table("claims", "name TEXT, until REAL NOT NULL", "name"),
+    # Logins of accounts that are renewed by redeeming what the last renewal has left; `sealed` is
+    # encrypted.
+    make_table("credentials", "name TEXT, sealed BLOB NOT NULL", "name"),
     # Client keys and teams; `rules` is JSON. Removed ones stay: their names are not used again.
     make_table(
         "client_keys",

@@ -100,7 +100,8 @@ def with_placeholders(members: Members, ledger: Ledger, detail: str) -> Members:
     """The members with the placeholder of a signature on the first call of each of the model's
     turns, if that has none. Neighbouring contents of the model are one turn."""
     raw = members.get("contents")
-    if raw is None or not any(name.encode() in bytes(raw) for name in _CALLS):
+    text = b"" if raw is None else bytes(raw)
+    if not any(name.encode() in text for name in _CALLS):
         return members
     after: list[Raw] = []
     first = ""

@@ -424,7 +424,7 @@ class GoogleReader:
         if self._grounding and self._inbound.counts_searches:
             searches = len(queries_of(self._grounding))
         usage = read_usage(self._usage, searches=searches)
-        return [Metered(usage, tier_of(self._usage))]
+        return [Metered(usage, usage.tier)]
 
     def _end(self) -> list[Event]:
         """The events of the end.

@@ -352,6 +352,30 @@ class PoolTables:
                 "DELETE FROM claims WHERE name = ?", [(name,) for name in claims]
             )
 
+    def credential(self, name: str) -> bytes | None:
+        """See `Store.credential`."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT sealed FROM credentials WHERE name = ?", (name,)
+            ).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def swap_credential(self, name: str, before: bytes | None, after: bytes) -> bool:
+        """See `Store.swap_credential`."""
+        with self._database.writing_unversioned() as connection:
+            if before is None:
+                done = connection.execute(
+                    "INSERT INTO credentials (name, sealed) VALUES (?, ?)"
+                    " ON CONFLICT (name) DO NOTHING",
+                    (name, after),
+                )
+            else:
+                done = connection.execute(
+                    "UPDATE credentials SET sealed = ? WHERE name = ? AND sealed = ?",
+                    (after, name, before),
+                )
+            return done.rowcount > 0
+
     def sweep(self, now: float) -> int:
         """See `Store.sweep`."""
         with self._database.writing_unversioned() as connection:
