@@ -479,7 +479,7 @@ def _without_event(kind: str) -> Callable[[Reply], None]:
     return streams(changed)
 
 
-def _unsigned(event: Json) -> None:
+def _empty_signature(event: Json) -> None:
     if event["delta"]["type"] == "thought_signature":
         event["delta"]["signature"] = ""
 
@@ -516,7 +516,7 @@ INTERACTIONS = {
         bodies(lambda body: re.sub(rb"(event: done\n)?data: \[DONE\]\n\n", b"", body)),
         "does not end in [DONE]",
     ),
-    "interactions.signature": fault(_of_event("step.delta", _unsigned), "one is empty"),
+    "interactions.signature": fault(_of_event("step.delta", _empty_signature), "one is empty"),
 }
 
 FAULTS: dict[str, tuple[str, Fault]] = {

@@ -139,9 +139,10 @@ async def _look_at_keys(
         ("interactions.key", "x-goog-api-key", interacting),
     )
     if not caller.key:
-        own = ("google.key", "google.query_key") if googles else ()
-        own += ("interactions.key",) if interacting else ()
-        for name in ("server.auth", "server.auth_shape", "server.bearer", "server.x_api_key", *own):
+        unseen = ["server.auth", "server.auth_shape", "server.bearer", "server.x_api_key"]
+        unseen += ["google.key", "google.query_key"] if googles else []
+        unseen += ["interactions.key"] if interacting else []
+        for name in unseen:
             findings.unseen(name, "no key was given")
         return
     for name, auth, played in styles:
