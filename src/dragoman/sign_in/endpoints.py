@@ -20,6 +20,7 @@ from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
 from dragoman.edge.record import Record
 from dragoman.http.addresses import Proxies
+from dragoman.keys.admins import Role
 from dragoman.keys.ring import Denied
 from dragoman.protocols.base import to_json
 from dragoman.sign_in import pages, tokens
@@ -100,6 +101,7 @@ class SignInEndpoints:
             "/oauth/authorize": {"GET": self._authorize},
             "/oauth/callback": {"GET": self._callback},
             "/oauth/approve": {"POST": self._approve},
+            "/oauth/dashboard": {"GET": self._dashboard},
             "/device": {"GET": self._code_page, "POST": self._enter_code},
         }
         return {
@@ -353,6 +355,46 @@ class SignInEndpoints:
         except (ProviderAway, StoreError, Busy) as error:
             await self._told_away(incoming, error)
 
+    async def _dashboard(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        browser = tokens.digest(self._browser(incoming))
+        try:
+            begun = await self._desk(incoming, lambda desk: desk.visit(browser, dashboard=True))
+            await self._visit(incoming, *begun)
+        except (ProviderAway, StoreError, Busy) as error:
+            await self._told_away(incoming, error)
+
+    async def begin_dashboard(self, incoming: IncomingRequest, code: str) -> Opened | None:
+        """The session of a person who returns to the dashboard with a code; None if it is none.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        browser = tokens.digest(_cookie(incoming) or "")
+        try:
+            opened = await self._desk(incoming, lambda desk: desk.begin_dashboard(code, browser))
+        except (InvalidGrant, NotAllowed):
+            return None
+        await self._sync.exchanged()
+        return opened
+
+    async def dashboard_role(self, session: str) -> tuple[str, Role] | None:
+        """The name and the role of whoever has a session of the dashboard; None if it has ended, or
+        the person has none."""
+        people = self._sync.people
+        found = people.session(session)
+        if found is None:
+            await self._sync.exchanged()  # it may have begun at another worker
+            found = people.session(session)
+        person = None if found is None else people.person(found.person)
+        rule = None if person is None else people.rule_for(person)
+        if person is None or rule is None or rule.role is None or not rule.enabled:
+            return None
+        return person.name, rule.role
+
+    async def end_dashboard(self, incoming: IncomingRequest, session: str) -> None:
+        """End a session of the dashboard."""
+        await self._quietly(incoming, lambda desk: desk.end(session, "sign_out"))
+
     async def _visit(self, incoming: IncomingRequest, state: str, visit: Visit) -> None:
         """Send a browser to the provider."""
         url = await self.provider.sign_in_url(state, visit.nonce, visit.verifier)
@@ -392,6 +434,11 @@ class SignInEndpoints:
             await _page(incoming, pages.told_page("Sign-in refused", _GONE), 400)
             return
         visit, device = found
+        if visit.dashboard:
+            shown = await self._quietly(incoming, lambda desk: desk.dashboard_code(state, visit))
+            # After the # it is sent to nobody.
+            await _redirect(incoming, f"{self._base}/ui#sign-in={shown or 'failed'}")
+            return
         client = visit.redirect.client if visit.redirect else device.client if device else ""
         await _page(
             incoming,
