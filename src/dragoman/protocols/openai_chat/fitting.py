@@ -58,7 +58,8 @@ _CONTENT = CONTENT.encode()
 def may_have_envelopes(checked: Checked) -> bool:
     """Whether there is reasoning that may be in an envelope."""
     return any(
-        bool(message.reasoning_details) or holds(message.tool_calls, _CONTENT)
+        bool(message.reasoning_details)
+        or (bool(message.tool_calls) and holds(message.tool_calls, _CONTENT))
         for message in checked.messages
     )
 
