@@ -1,11 +1,12 @@
 """The interface of every protocol package.
 
-Sixteen pairs come from four packages: a request is read by the client's package and written by
+Twenty-five pairs come from five packages: a request is read by the client's package and written by
 the upstream's, an answer is read by the upstream's and written by the client's.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -382,6 +383,7 @@ def auth_header(style: str, key: str) -> tuple[str, str]:
 
 
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PLAIN = re.compile(r"[A-Za-z0-9._~-]*")
 
 
 def quoted(name: str) -> str:
@@ -389,6 +391,8 @@ def quoted(name: str) -> str:
     are the dots of `.` and `..`."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
+    if _PLAIN.fullmatch(name):
+        return name
     encoded = name.encode("utf-8", "surrogatepass")
     return "".join([chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in encoded])
 
@@ -498,6 +502,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """The error message for paths below `path` that are not served."""
     id_prefix: str
     """Prefix of response ids: `chatcmpl-`, `msg_`, `resp_`."""
+    model_prefix: str = ""
+    """What clients may write before the name of a model in a body."""
+    check_client: Callable[[Mapping[bytes, bytes]], None] = lambda headers: None
+    """The check of a client's headers (names in lower case). Raises InvalidRequest for clients of
+    an edition that is not spoken."""
     auth: str = "bearer"
     """The form in which its services take a key: `bearer` (`Authorization: Bearer`), or a header
     name."""
@@ -594,11 +603,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return None
 
     def operation_for(self, model: str, stream: bool) -> Operation | None:
-        """The operation of a request for an answer of a model; None if the path has no
-        parameters."""
+        """The operation of a request for an answer of a model; None if the body names it."""
         path, _, query = self.path_for("model", stream).partition("?")
         operation = self.operation_of(self.version + path, query)
-        return None if operation is None else replace(operation, model=model)
+        if operation is None or operation.model is None:
+            return None
+        return replace(operation, model=model)
 
 
 class Translate(Struct, frozen=True, kw_only=True):

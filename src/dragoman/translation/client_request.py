@@ -105,7 +105,8 @@ class ClientRequest:
         self.is_large = self.is_lowered = False
         self.shown = shown or {}
         self.operation = operation
-        self.model, self.stream = _read_head(self.members, operation)
+        model, self.stream = _read_head(self.members, operation)
+        self.model = model.removeprefix(self.codec.endpoint.model_prefix)
 
     @classmethod
     def of(cls, protocol: str, request: Request) -> ClientRequest:

@@ -9,6 +9,9 @@ from urllib.parse import parse_qsl
 Method = Literal["generateContent", "streamGenerateContent", "countTokens"]
 
 _PATH = re.compile(r"/v1(?:beta|alpha)?/(?:models|tunedModels)/(.+):(\w+)", re.DOTALL)
+_INTERACTIONS = re.compile(
+    r"/v1(?:beta|beta1)?(?:/projects/[^/]+/locations/[^/]+)?/interactions(?:/(.+))?", re.DOTALL
+)
 _OWN_PATH = re.compile(r"/v1(?:beta|alpha)/")
 _OWN_HEADERS = ("x-goog-api-key", "x-goog-api-client")
 _OLD_MODEL = re.compile(r"(?:^|[^0-9])[12]\.[0-9]")
@@ -35,6 +38,12 @@ def google_call(path: str, query: str) -> GoogleCall | None:
     if found is None:
         return None
     return GoogleCall(found[1], found[2], dict(parse_qsl(query)).get("alt") != "sse")
+
+
+def interaction_path(path: str) -> str | None:
+    """What follows ``interactions`` in a decoded path, empty if nothing does; None elsewhere."""
+    found = _INTERACTIONS.fullmatch(path)
+    return None if found is None else found[1] or ""
 
 
 def is_google(path: str, query: str, headers: Mapping[str, str]) -> bool:

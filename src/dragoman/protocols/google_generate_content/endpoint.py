@@ -14,11 +14,11 @@ from msgspec import Raw
 from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.jsontext import JsonError, object_of
+from dragoman.protocols import google_wire
 from dragoman.protocols.base import Counting, Endpoint, Operation, to_json
 from dragoman.protocols.fields import decode_object
+from dragoman.protocols.google_capabilities import GoogleCapabilities, completed
 from dragoman.protocols.google_generate_content import wire
-from dragoman.protocols.google_generate_content.capabilities import GoogleCapabilities, completed
-from dragoman.protocols.google_generate_content.models import MODELS
 from dragoman.protocols.google_generate_content.spelling import (
     both,
     inner,
@@ -26,6 +26,7 @@ from dragoman.protocols.google_generate_content.spelling import (
     number,
     with_inner,
 )
+from dragoman.protocols.google_models import MODELS
 from dragoman.protocols.json_array import ARRAY
 from dragoman.protocols.numbers import token_count
 from dragoman.protocols.raw import hides_words, text_of
@@ -38,7 +39,7 @@ _PATH: Final = re.compile(
     r"(?:/projects/[^/]+/locations/[^/]+)?"
     r"(?:/publishers/[^/]+)?"
     r"/(?:models/(?P<model>.+)|(?P<tuned>(?:tunedModels|dynamic|endpoints)/[^/]+))"
-    rf":(?P<verb>{wire.GENERATE}|{wire.STREAM}|{wire.COUNT})"
+    rf":(?P<verb>{google_wire.GENERATE}|{wire.STREAM}|{google_wire.COUNT})"
 )
 
 
@@ -52,7 +53,7 @@ def read_path(path: str, query: str) -> Operation | None:
     asked = query.split("&")
     return Operation(
         name=f"/models:{verb}",
-        counts=verb == wire.COUNT,
+        counts=verb == google_wire.COUNT,
         model=found["model"] or found["tuned"],
         stream=verb == wire.STREAM,
         form=ARRAY if verb == wire.STREAM and not _EVENTS.intersection(asked) else None,
@@ -64,7 +65,7 @@ _EVENTS = frozenset({"alt=sse", "$alt=sse", "%24alt=sse"})
 
 def locate(model: str, stream: bool) -> str:
     """The path and query at which an upstream is asked."""
-    verb = f"{wire.STREAM}?alt=sse" if stream else wire.GENERATE
+    verb = f"{wire.STREAM}?alt=sse" if stream else google_wire.GENERATE
     return f"/models/{model}:{verb}"
 
 
@@ -168,8 +169,8 @@ ENDPOINT = Endpoint(
     sign=b"x-goog-api-key",
     binds_reasoning=True,
     counting=Counting(
-        path=f"/models:{wire.COUNT}",
-        locate=lambda model: f"/models/{model}:{wire.COUNT}",
+        path=f"/models:{google_wire.COUNT}",
+        locate=lambda model: f"/models/{model}:{google_wire.COUNT}",
         write_request=counted,
         completed=uncounted,
         read=read_count,
