@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -28,6 +29,11 @@ _HEAD = b'{"candidates":[{"content":{"role":"model","parts":[{'
 _TAIL = b'"}]}}]}'
 _TEXT = _HEAD + b'"text":"'
 _THOUGHT = _HEAD + b'"thought":true,"text":"'
+
+
+_VERSION = b',"modelVersion":'
+_NAMED_LAST = re.compile(_VERSION + rb'("[^"\\]*")(?:,"\w+":"[^"\\]*")*\}')
+"""The model's name and what follows it, where that is in nothing but the chunk itself."""
 
 
 def _exact(data: bytes) -> Answer | None:
@@ -171,6 +177,10 @@ class GoogleMatcher(Watch):
         """The event with the client's name of the model."""
         if self._model is None or answer.model_version in (None, self._model):
             return frame.raw
+        at = frame.data.rfind(_VERSION)
+        if at >= 0 and (found := _NAMED_LAST.fullmatch(frame.data, at)) is not None:
+            start, end = found.span(1)
+            return encode(frame.data[:start] + to_json(self._model) + frame.data[end:])
         name = "modelVersion"
         members = jsontext.members(frame.data)
         if name not in members:

@@ -103,6 +103,8 @@ def check_once(members: Mapping[str, Raw], names: Iterable[str]) -> None:
     Raises:
         InvalidRequest: naming one.
     """
+    if not any("_" in name for name in members):
+        return
     for name in names:
         other = snake(name)
         if other != name and other in members and name in members:
