@@ -119,7 +119,7 @@ class SignInEndpoints:
 
     async def _metadata(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         base = self._base
-        await incoming.reply(
+        incoming.reply(
             200,
             to_json(
                 {
@@ -164,7 +164,7 @@ class SignInEndpoints:
         }
         if self._settings.login_notice:
             answer["login_notice"] = self._settings.login_notice
-        await incoming.reply(200, to_json(answer), _NO_STORE)
+        incoming.reply(200, to_json(answer), _NO_STORE)
 
     async def _token(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         form = await self._form(incoming)
@@ -277,7 +277,7 @@ class SignInEndpoints:
         }
         if opened.person.identity.email:
             answer["email"] = opened.person.identity.email
-        await incoming.reply(200, to_json(answer), _NO_STORE)
+        incoming.reply(200, to_json(answer), _NO_STORE)
 
     async def _access_token(self, incoming: IncomingRequest, opened: Opened) -> str | None:
         now, known = time.time(), self._sync.people.signing_keys
@@ -298,7 +298,7 @@ class SignInEndpoints:
             await self._quietly(incoming, lambda desk: desk.end(session, "sign_out"))
         else:
             await self._quietly(incoming, lambda desk: desk.end_by(token, "sign_out"))
-        await incoming.reply(200, b"", _NO_STORE)
+        incoming.reply(200, b"", _NO_STORE)
 
     async def _code_page(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         query = dict(parse_qsl(incoming.query.decode("latin-1")))
@@ -594,16 +594,16 @@ def _csrf(browser: str) -> str:
 
 async def _refuse(incoming: IncomingRequest, status: int, error: str, about: str = "") -> None:
     answer = {"error": error, **({"error_description": about} if about else {})}
-    await incoming.reply(status, to_json(answer), _NO_STORE)
+    incoming.reply(status, to_json(answer), _NO_STORE)
 
 
 async def _page(incoming: IncomingRequest, body: bytes, status: int = 200) -> None:
-    await incoming.reply(status, body, pages.HEADERS, pages.HTML)
+    incoming.reply(status, body, pages.HEADERS, pages.HTML)
 
 
 async def _redirect(incoming: IncomingRequest, url: str) -> None:
     headers = [(b"location", url.encode()), *pages.HEADERS]
-    await incoming.reply(303, b"", headers)
+    incoming.reply(303, b"", headers)
 
 
 async def _send_to(
