@@ -200,7 +200,7 @@ class StoredResponses:
         if stream:
             await self.background.follow(stored, incoming, after)
             return
-        await incoming.reply(200, _shown(stored, form, query))
+        incoming.reply(200, _shown(stored, form, query))
 
     async def delete(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
@@ -218,7 +218,7 @@ class StoredResponses:
         assert responses is not None
         if not await responses.ask(lambda store: store.delete(name, caller.name)):
             raise form.not_found(name, "")
-        await incoming.reply(200, to_json(form.deleted(name)))
+        incoming.reply(200, to_json(form.deleted(name)))
 
     async def items(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
@@ -246,7 +246,7 @@ class StoredResponses:
             if turn is not turns[-1]:
                 items += turn.output
         listed = page(items, limit=limit, after=after, order=order)
-        await incoming.reply(200, to_json(listed))
+        incoming.reply(200, to_json(listed))
 
     async def cancel(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
@@ -268,7 +268,7 @@ class StoredResponses:
                 raise InvalidRequest.at("", f"Cannot cancel a {stored.status} response.")
         if stored.status not in FINISHED:
             stored = await self.background.cancel(stored)
-        await incoming.reply(200, stored.response)
+        incoming.reply(200, stored.response)
 
     async def submit(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record

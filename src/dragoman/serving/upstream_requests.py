@@ -160,9 +160,8 @@ class UpstreamRequestBuilder:
         """
         if self._authoriser is None:
             return False
-        said = " ".join((*symptom.words, symptom.text))
         try:
-            return await self._authoriser.renewed(used, status, symptom.headers, said)
+            return await self._authoriser.renewed(used, status, symptom)
         except NoCredential as error:
             raise Unauthorised(str(error)) from None
 
