@@ -60,8 +60,9 @@ class Desk(SignInDesk):
         assert entered is not None
         state, _ = entered
         assert self.returned(state, "browser") is not None
-        assert self.signed_in(state, Granted(identity=who, provider=provider)) is not None
-        assert self.decide(state, "browser", approves=True) is not None
+        signed_in = self.signed_in(state, Granted(identity=who, provider=provider))
+        assert signed_in is not None
+        assert self.decide(signed_in[0], "browser", approves=True) is not None
         return code
 
     def session(self, provider: str | None = None) -> Opened:
@@ -74,8 +75,9 @@ class Desk(SignInDesk):
         """An authorization code that was given now."""
         state, _ = self.visit("browser", redirect=REDIRECT)
         self.returned(state, "browser")
-        self.signed_in(state, Granted(identity=ADA))
-        decided = self.decide(state, "browser", approves=True)
+        signed_in = self.signed_in(state, Granted(identity=ADA))
+        assert signed_in is not None
+        decided = self.decide(signed_in[0], "browser", approves=True)
         assert decided is not None
         return decided[1]
 

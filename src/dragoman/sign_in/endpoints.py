@@ -433,7 +433,7 @@ class SignInEndpoints:
         if found is None:
             await _page(incoming, pages.told_page("Sign-in refused", _GONE), 400)
             return
-        visit, device = found
+        state, visit, device = found
         if visit.dashboard:
             shown = await self._quietly(incoming, lambda desk: desk.dashboard_code(state, visit))
             # After the # it is sent to nobody.
