@@ -26,6 +26,7 @@ from dragoman.sign_in.grants import (
     user_code_of,
 )
 from dragoman.sign_in.jose import public_keys
+from dragoman.sign_in.provider import identity_of
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
 
@@ -334,6 +335,22 @@ def test_which_rule_counts() -> None:
 @pytest.mark.parametrize("text", ["", "ada", "a@b@c", "a b@c", "ada@", "@c", "ä@c", None, "a\n@c"])
 def test_what_is_no_address(text: object) -> None:
     assert email_of(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "email"),
+    [
+        ({}, "a@x.com"),
+        ({"email_verified": True}, "a@x.com"),
+        ({"email_verified": "true"}, "a@x.com"),
+        *(({"email_verified": value}, "") for value in (False, "false", "False", None, 0, [])),
+    ],
+)
+def test_an_address_counts_unless_it_is_said_to_be_unverified(
+    said: dict[str, object], email: str
+) -> None:
+    claims = {"sub": "1", "email": "A@X.com", **said}
+    assert identity_of(claims, ADA.issuer, "groups").email == email
 
 
 def test_keys_that_prove_nothing_are_left_out() -> None:

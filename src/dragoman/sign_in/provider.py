@@ -218,7 +218,8 @@ def identity_of(claims: Mapping[str, Any], issuer: str, groups_claim: str) -> Id
     groups = claims.get(groups_claim)
     names = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
     plain = [one for one in names if isinstance(one, str) and 0 < len(one) <= _LONGEST_GROUP]
-    is_known = claims.get("email_verified", True) not in (False, "false")
+    # Some say it as a text; what is said in any other way is no confirmation.
+    is_known = claims.get("email_verified", True) in (True, "true")
     return Identity(
         issuer=issuer,
         subject=claims["sub"],
