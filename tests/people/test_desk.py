@@ -353,6 +353,16 @@ def test_an_address_counts_unless_it_is_said_to_be_unverified(
     assert identity_of(claims, ADA.issuer, "groups").email == email
 
 
+@pytest.mark.parametrize(
+    ("subject", "email"), [("a/b", ""), ("../keys", ""), ("1 2", ""), ("s/1", "a/b@x.com")]
+)
+def test_a_name_is_one_segment_of_a_path(subject: str, email: str) -> None:
+    """So that whoever has it can be signed out by it."""
+    name = Identity(issuer=ADA.issuer, subject=subject, email=email).name
+    assert name.startswith("sub:")
+    assert not set(name) & set("/ ")
+
+
 def test_keys_that_prove_nothing_are_left_out() -> None:
     """Shared secrets, short RSA keys, keys to encrypt with, and what is no key."""
     from joserfc.jwk import ECKey
