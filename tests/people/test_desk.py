@@ -343,7 +343,10 @@ def test_what_is_no_address(text: object) -> None:
         ({}, "a@x.com"),
         ({"email_verified": True}, "a@x.com"),
         ({"email_verified": "true"}, "a@x.com"),
-        *(({"email_verified": value}, "") for value in (False, "false", "False", None, 0, [])),
+        ({"email_verified": False}, ""),
+        ({"email_verified": "false"}, ""),
+        ({"email_verified": "False"}, ""),
+        ({"email_verified": None}, ""),
     ],
 )
 def test_an_address_counts_unless_it_is_said_to_be_unverified(
