@@ -111,7 +111,7 @@ async def deliver_stream(
     ending = _ending(context, answer)
     try:
         chunk = await beginning(answer)
-        streams = is_stream(answer, chunk)
+        streams = is_stream(answer, chunk, context.call.endpoint.media)
         if streams:
             stream = context.call.open_stream()
             context.read_from(stream)

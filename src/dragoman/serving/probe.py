@@ -32,6 +32,7 @@ from dragoman.config.names import matches
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 from dragoman.operations.errors import NoModel
+from dragoman.protocols.presets import completed
 from dragoman.serving.answers import holds_events, read_error
 from dragoman.serving.failures import Failure, failed_call, refused, unusable
 from dragoman.serving.listing import NO_LIST, one_line, proxy_of, read_models
@@ -223,7 +224,10 @@ def _settings(upstream: Upstream, model: str) -> CallSettings:
     return CallSettings(
         model=model,
         options=Options(policy=Policy.LENIENT),
-        capabilities=upstream.capabilities,
+        capabilities=completed(
+            upstream.capabilities, upstream.protocol, upstream.base_url, model, upstream.service
+        ),
+        service=upstream.service,
     )
 
 

@@ -37,8 +37,8 @@ class UpstreamDefaults:
     """What the requests of all accounts of an upstream have in common."""
 
     __slots__ = (
-        "forwarded",
         "headers",
+        "media",
         "names",
         "own_headers",
         "proxy",
@@ -51,9 +51,8 @@ class UpstreamDefaults:
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
-        endpoint = upstream.codec.endpoint
-        self.version = endpoint.version
-        self.forwarded = tuple((name, name.encode()) for name in endpoint.forwarded)
+        endpoint = upstream.endpoint
+        self.version, self.media = endpoint.version, endpoint.media
         self.headers = {"user-agent": ("user-agent", _USER_AGENT)}
         own = endpoint.headers(upstream.capabilities)
         self.headers |= {name: (name, value) for name, value in own.items()}
@@ -113,7 +112,7 @@ class UpstreamRequestBuilder:
         self,
         path: str,
         body: bytes,
-        client: Mapping[bytes, bytes] | None,
+        client: Mapping[str, str] | None,
         *,
         stream: bool,
         route: Mapping[str, str] | None = None,
@@ -124,25 +123,26 @@ class UpstreamRequestBuilder:
         """A POST to `path` (below the protocol's version) with a JSON body, through `proxy` (None:
         the one that the account commonly uses, if any).
 
-        `client` are the client's headers if its protocol is the upstream's; the few that belong to
-        the protocol are passed on. `route` are headers that differ from the upstream's own where
-        the route's capabilities do. Neither replaces what the configuration sets, and nor does
-        `idempotency_key`, which is sent where the protocol takes one. `socket` is as in
-        `UpstreamRequest`.
+        `client` are those of the client's headers that are forwarded. `route` are headers that
+        differ from the upstream's own where the route's capabilities do. Neither replaces what the
+        configuration sets, and nor does `idempotency_key`, which is sent where the protocol takes
+        one. `socket` is as in `UpstreamRequest`.
         """
         passed: dict[str, Header] = {}
         if route is not None:
             passed = {name: (name, value) for name, value in route.items()}
             passed = {name: header for name, header in passed.items() if name not in self._names}
         if client is not None:
-            passed |= self._passed_on(client)
+            passed |= {
+                name: (name, value) for name, value in client.items() if name not in self._names
+            }
         if idempotency_key:
-            name = self._defaults.upstream.codec.endpoint.idempotency_key
+            name = self._defaults.upstream.endpoint.idempotency_key
             if name and name not in self._names:
                 passed[name] = (name, idempotency_key)
         headers = self._ready.get(stream)
         if passed or headers is None:
-            headers = tuple((_body_headers(stream) | self._fixed | passed).values())
+            headers = tuple((self._body_headers(stream) | self._fixed | passed).values())
             if not passed:
                 self._ready[stream] = headers
         return self._request("POST", path, headers, body, proxy=proxy, socket=socket)
@@ -158,12 +158,9 @@ class UpstreamRequestBuilder:
         kind = _METHODS[method]
         return self._request(kind, path, tuple(headers.values()), b"", query)
 
-    def _passed_on(self, client: Mapping[bytes, bytes]) -> dict[str, Header]:
-        passed: dict[str, Header] = {}
-        for name, encoded in self._defaults.forwarded:
-            if encoded in client and name not in self._names and (value := client[encoded]):
-                passed[name] = (name, value.decode("latin-1"))
-        return passed
+    def _body_headers(self, stream: bool) -> dict[str, Header]:
+        accept = self._defaults.media if stream else "application/json"
+        return {"content-type": ("content-type", "application/json"), "accept": ("accept", accept)}
 
     def _request(
         self,
@@ -221,8 +218,3 @@ def _secrets(account: Account, shared: Iterable[Secret]) -> Iterator[str]:
         value = secret.reveal()
         scheme, _, token = value.partition(" ")
         yield from (value, token) if scheme.lower() in _SCHEMES else (value,)
-
-
-def _body_headers(stream: bool) -> dict[str, Header]:
-    accept = "text/event-stream" if stream else "application/json"
-    return {"content-type": ("content-type", "application/json"), "accept": ("accept", accept)}
