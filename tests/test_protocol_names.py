@@ -48,6 +48,8 @@ APART = ("protocols/", "lab/simulator/", "lab/doctor/", "lab/guides/")
 """Places that are about protocols: each speaks for itself."""
 
 REASONS = {
+    "accounts/credentials/": "services of clouds, and the headers of theirs that are signed",
+    "config/aws_hosts.py": "hosts of services",
     "api_page.py": "the example at the head of the library's page",
     "accounts/decide/quota.py": "as `limits.py` beside it: the headers in which services report "
     "quotas",

@@ -16,6 +16,7 @@ from dragoman.config import rule_checks
 from dragoman.config.access_checks import access_faults, key_fault
 from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
+from dragoman.config.credential_checks import credential_faults
 from dragoman.config.extras import missing_extra
 from dragoman.config.files import BadFileName, file_at
 from dragoman.config.limits import limit_faults
@@ -70,6 +71,9 @@ def errors(config: Config) -> Iterator[Fault]:
             own = route.capabilities.given - target.capabilities.given
             yield from _without_effect(own, target, ("routes", index, "capabilities"))
     for index, account in enumerate(config.accounts):
+        if account.upstream in upstreams:
+            for name, problem in credential_faults(account, upstreams[account.upstream]):
+                yield ("accounts", index, *name), problem
         for place, problem in limit_faults(account.limits):
             yield ("accounts", index, *place), problem
         if _is_quoted(account.key):

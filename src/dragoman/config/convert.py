@@ -51,6 +51,8 @@ class Converter:
         """Convert `value`, found at `path`, to the type `kind`."""
         plain = _plain(kind)
         origin = get_origin(plain)
+        if kinds := kinds_of(plain):
+            return self._of_kind(value, kinds, path)
         if _is_struct(plain):
             return self._struct(value, plain, path)
         if origin is tuple:
@@ -69,6 +71,19 @@ class Converter:
                 for key, entry in value.items()
             }
         return self._leaf(value, kind, path)
+
+    def _of_kind(self, value: object, kinds: Mapping[str, type[Struct]], path: Path) -> Any:
+        """A table whose `kind` says which settings it has."""
+        if not isinstance(value, dict):
+            self._fault(path, f'expected a table: {path[-1]} = {{ kind = "{next(iter(kinds))}" }}')
+            return None
+        kind = value.get("kind")
+        if not isinstance(kind, str) or kind not in kinds:
+            near = suggestion(kind, kinds) if isinstance(kind, str) else ""
+            self._fault((*path, "kind"), f"expected one of {', '.join(kinds)}{near}")
+            return None
+        own = {name: entry for name, entry in value.items() if name != "kind"}
+        return self._struct(own, kinds[kind], path)
 
     def _struct(self, value: object, kind: type[Struct], path: Path) -> Any:
         if not isinstance(value, dict):
@@ -142,6 +157,14 @@ def dotted(path: Path) -> str:
 
 def _is_struct(kind: Any) -> TypeGuard[type[Struct]]:
     return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def kinds_of(kind: Any) -> Mapping[str, type[Struct]]:
+    """The structs of a type by the `kind` that a table of them names; empty if there is no such
+    choice."""
+    arms = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    tagged = [one for one in arms if _is_struct(one) and one.__struct_config__.tag_field]
+    return {str(one.__struct_config__.tag): one for one in tagged}
 
 
 def _plain(kind: Any) -> Any:

@@ -25,7 +25,8 @@ from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import names
 from dragoman.config.changes import needs_restart
-from dragoman.config.convert import registered
+from dragoman.config.convert import kinds_of, registered
+from dragoman.config.credentials import AwsCredentials
 from dragoman.config.files import FileText
 from dragoman.config.limits import Limit, Weights
 from dragoman.config.secret import Secret
@@ -68,6 +69,7 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[upstreams.probe]`", Probe),
     ("`[[upstreams.rules]]`", Rule),
     ("`[[accounts]]`", Account),
+    ('`credentials = { kind = "aws" }` of `[[accounts]]`', AwsCredentials),
     ("`[[routes]]`", Route),
     ("`[[routes.fallbacks]]`", Fallback),
     ("`[options]` and `[routes.options]`", Options),
@@ -148,7 +150,7 @@ def _section(heading: str, table: type[Struct]) -> str:
         for part in declared_by(table):
             docs |= attribute_docs(part)
     for info in fields:
-        if _is_table(info.type):
+        if _is_table(info.type) and not kinds_of(info.type):
             continue
         default = "required" if info.required else f"default {_default(info)}"
         if needs_restart(info.type):
@@ -191,6 +193,8 @@ def _type(kind: Any) -> str:
         if known := registered(kind):
             return _either(tuple(known))
         return _type(arguments[0]) + _bounds(arguments[1:])
+    if kinds := kinds_of(kind):
+        return "table of kind " + _either(tuple(kinds))
     if origin in (Union, UnionType):
         return " or ".join(_type(arm) for arm in arguments if arm is not NoneType)
     if origin is Literal:

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, field
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config.access_rules import AccessRules, KeyRules, Name, NonEmpty
+from dragoman.config.credentials import Credentials
 from dragoman.config.files import FileText
 from dragoman.config.limits import Limit
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
@@ -24,6 +25,18 @@ HeaderName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z", description="the name of an HTTP header")
 ]
 """A token of RFC 9110, section 5.6.2."""
+
+Placed = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}\Z",
+        description="a name of at most 100 letters, digits, _ . : and -",
+    ),
+]
+"""A name that is put into a URL."""
+
+PLACES = ("region", "project", "location", "resource")
+"""Settings of accounts that replace placeholders in a base URL."""
 
 Seconds = Annotated[float, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
@@ -307,7 +320,8 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Protocol of the service."""
     base_url: NonEmpty
     """Address of the service, with or without its `/v1`. A query (`?api-version=...`) is sent with
-    every request."""
+    every request. `{region}`, `{project}`, `{location}` and `{resource}` are replaced by those of
+    the account."""
     service: ServiceName = "plain"
     """The form in which a cloud offers the protocol; see [clouds](clouds.md). `plain`: at the
     protocol's own paths below `base_url`, as most services of clouds do, too. `bedrock_invoke`:
@@ -440,6 +454,18 @@ class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Name of the upstream."""
     key: Secret | None = None
     """Key of the upstream; absent: requests are sent without a key, for servers of your own."""
+    credentials: Credentials | None = None
+    """What authorises requests in place of a `key`: signatures, or tokens that expire. See
+    [clouds](clouds.md)."""
+    region: Placed | None = None
+    """Region of AWS. It replaces `{region}` in the `base_url` of the upstream, and is the one that
+    requests are signed for; absent: that of the host."""
+    project: Placed | None = None
+    """Project of Google Cloud; it replaces `{project}` in the `base_url`."""
+    location: Placed | None = None
+    """Location of Google Cloud; it replaces `{location}` in the `base_url`."""
+    resource: Placed | None = None
+    """Resource of Azure; it replaces `{resource}` in the `base_url`."""
     models: tuple[NonEmpty, ...] | None = None
     """Upstream models that this account serves, `*` allowed in each; absent: all."""
     headers: dict[HeaderName, Secret] = field(default_factory=dict)
@@ -461,6 +487,15 @@ class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     balance: float | None = None
     """Tokens left for this account, for `selection = "highest_balance"`; the usage of its answers
     is subtracted."""
+
+    def base_url(self, upstream: Upstream) -> str:
+        """The base URL of its upstream, with its placeholders replaced where the account has a
+        value for them."""
+        url = upstream.base_url
+        if "{" in url:
+            for name in PLACES:
+                url = url.replace(f"{{{name}}}", getattr(self, name) or f"{{{name}}}")
+        return url
 
 
 class Fallback(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

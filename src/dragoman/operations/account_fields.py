@@ -10,12 +10,17 @@ from msgspec import NODEFAULT
 from msgspec.structs import replace
 
 from dragoman.config import Account
+from dragoman.config.settings import PLACES
 from dragoman.operations.inputs import Changes, changes_of, given
 from dragoman.upstream.proxies import parse_proxy
 
-FIELDS = {info.name: info for info in msgspec.structs.fields(Account) if info.name != "limits"}
-"""The fields of an account in the store, by name, in order: limits are of accounts of the
-configuration."""
+_CONFIGURED = frozenset({"limits", "credentials", *PLACES})
+
+FIELDS = {
+    info.name: info for info in msgspec.structs.fields(Account) if info.name not in _CONFIGURED
+}
+"""The fields of an account in the store, by name, in order: limits, credentials and places are of
+accounts of the configuration."""
 
 SECRETS = ("key", "headers", "proxy")
 """Fields that are stored encrypted and never shown."""
@@ -77,6 +82,7 @@ AccountChanges: Any = changes_of(
         "key": "Where to read the key; - is standard input. It is stored, not the reference.",
     },
     _AccountChanges,
+    left_out=_CONFIGURED,
 )
 """The input of operations that add or change an account."""
 

@@ -4,7 +4,7 @@ cells of a list. Every fault is reported, with the field it is in."""
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -66,10 +66,13 @@ def changes_of(
     help: Mapping[str, str],
     base: type[Changes] = Changes,
     required: tuple[str, ...] = (),
+    left_out: Container[str] = (),
 ) -> Any:
     """A type of `Changes` with the fields of `kind`, described as in `help`."""
     described: list[Any] = []
     for info in msgspec.structs.fields(kind):
+        if info.encode_name in left_out:
+            continue
         field, meta = info.encode_name, Meta(description=help.get(info.encode_name, ""))
         if field in required or field == "name":
             described.append((field, Annotated[info.type, meta]))

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import dragoman
+from dragoman.accounts.credentials.authorising import Authoriser, Outgoing, fixed_authoriser
 from dragoman.accounts.pool import account_tag
 from dragoman.canonical.masking import Mask
 from dragoman.config import Account, Secret, Upstream
+from dragoman.config.credentials import secrets_of
 from dragoman.protocols.base import auth_header
 from dragoman.upstream.request import SocketUse, Timeouts, TlsSettings, UpstreamRequest
-from dragoman.upstream.urls import join_url
+from dragoman.upstream.urls import join_url, parse_url
 
 _USER_AGENT = f"dragoman/{dragoman.__version__}"
 
@@ -83,16 +85,32 @@ def tls_settings(upstream: Upstream) -> TlsSettings:
 
 class UpstreamRequestBuilder:
     """Builds the requests for one account of one upstream. Parts that never change are built once.
+    An account with credentials has an `authoriser`, which adds the headers of each request last.
 
     `mask` hides the secrets that are sent, in case the upstream quotes them; `tag` stands for the
     account where clients can see it.
     """
 
-    __slots__ = ("_defaults", "_fixed", "_names", "_proxy", "_ready", "mask", "tag")
+    __slots__ = (
+        "_base_url",
+        "_defaults",
+        "_fixed",
+        "_names",
+        "_proxy",
+        "_ready",
+        "authoriser",
+        "mask",
+        "tag",
+    )
 
     def __init__(self, common: UpstreamDefaults, account: Account) -> None:
         self._defaults = common
         self.tag = account_tag(account.name)
+        self._base_url = account.base_url(common.upstream)
+        self.authoriser: Authoriser | None = None
+        if account.credentials is not None:
+            host = parse_url(self._base_url).host
+            self.authoriser = fixed_authoriser(account.credentials, host, account.region or "")
         headers = common.headers.copy()
         if account.key is not None:
             name, value = auth_header(common.upstream.auth_style, account.key.reveal())
@@ -175,15 +193,23 @@ class UpstreamRequestBuilder:
         if "?" in path:
             path, _, own = path.partition("?")
             query = f"{own}&{query}" if own and query else own or query
+        url = join_url(self._base_url, self._defaults.version + path, query)
+        authorisation: tuple[Header, ...] = ()
+        if self.authoriser is not None:
+            target = parse_url(url)
+            outgoing = Outgoing(method, target.authority, target.path, headers, body)
+            authorisation = self.authoriser.headers(outgoing)
         return UpstreamRequest(
             method=method,
-            url=join_url(self._defaults.upstream.base_url, self._defaults.version + path, query),
+            url=url,
             headers=headers,
+            authorisation=authorisation,
             body=body,
             timeouts=self._defaults.timeouts,
             proxy=self._proxy if proxy is None else proxy.reveal(),
             tls=self._defaults.tls,
-            socket=socket,
+            # The handshake of a connection would outlast what authorised it.
+            socket=socket if self.authoriser is None else None,
         )
 
 
@@ -214,6 +240,8 @@ def _revealed(headers: Mapping[str, Secret]) -> dict[str, Header]:
 
 def _secrets(account: Account, shared: Iterable[Secret]) -> Iterator[str]:
     own: list[Secret] = [*shared, *account.headers.values()]
+    if account.credentials is not None:
+        own += secrets_of(account.credentials)
     for secret in own if account.key is None else [account.key, *own]:
         value = secret.reveal()
         scheme, _, token = value.partition(" ")

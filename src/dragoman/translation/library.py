@@ -59,8 +59,8 @@ def translate_request(
         The call: what to send where, and the way back for its answer.
 
     Raises:
-        ValueError: a protocol, service, option or capability does not exist, or has no such value; the model
-            is no text.
+        ValueError: a protocol, service, option or capability does not exist, or has no such value;
+            the model is no text.
         InvalidRequest: the request is malformed; the error names the field.
         Refused: the policy does not allow what would be lost.
     """

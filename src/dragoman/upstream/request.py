@@ -141,6 +141,8 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
     """Absolute http or https URL; see `join_url`."""
     headers: tuple[tuple[str, str], ...] = ()
     """Names and values, sent in this order; those of `MANAGED` are left out."""
+    authorisation: tuple[tuple[str, str], ...] = ()
+    """Further headers, which are of this request alone: they are not cached."""
     body: bytes = b""
     timeouts: Timeouts = Timeouts()
     proxy: str | None = None
@@ -202,6 +204,11 @@ def _prepared(
 
 def render_head(request: UpstreamRequest, lines: bytes) -> bytes:
     """The head of a request as it goes onto the wire. `lines` are the prepared ones."""
+    if request.authorisation:
+        added = "".join(f"{name}: {value}\r\n" for name, value in request.authorisation)
+        if added.count("\n") != len(request.authorisation) or "\0" in added:
+            raise ValueError("a header of the request has a line break or a null character")
+        lines += added.encode("latin-1")
     if request.body or request.method not in ("GET", "DELETE"):
         return b"%bcontent-length: %d\r\n\r\n" % (lines, len(request.body))
     return lines + b"\r\n"

@@ -1,0 +1,1 @@
+"""Decisions about credentials, without I/O: time and random numbers are arguments."""

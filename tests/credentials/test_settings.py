@@ -1,0 +1,110 @@
+"""Credentials in the configuration, and requests that they authorise."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dragoman.config import Config, ConfigError, parse_config
+from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
+from dragoman.upstream.request import prepared, render_head
+
+AWS = 'kind = "aws", access_key_id = "AKIDEXAMPLE", secret_access_key = "not-a-real-secret"'
+
+
+def config(
+    credentials: str,
+    more: str = "",
+    base_url: str = "https://bedrock-runtime.us-east-1.amazonaws.com/anthropic",
+) -> str:
+    return f"""
+[[upstreams]]
+name = "cloud"
+protocol = "anthropic_messages"
+base_url = "{base_url}"
+
+[[accounts]]
+name = "one"
+upstream = "cloud"
+credentials = {{ {credentials} }}
+{more}
+"""
+
+
+def builder_of(text: str) -> UpstreamRequestBuilder:
+    parsed: Config = parse_config(text).config
+    return UpstreamRequestBuilder(UpstreamDefaults(parsed.upstreams[0]), parsed.accounts[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "message"),
+    [
+        (config(AWS, 'key = "k"'), "accounts[0].credentials", "excludes key"),
+        (config(AWS.replace("aws", "awz")), "accounts[0].credentials.kind", "did you mean aws?"),
+        (config(AWS.replace('kind = "aws", ', "")), "accounts[0].credentials.kind", "one of aws"),
+        (config(f"{AWS}, colour = 1"), "accounts[0].credentials.colour", "unknown key"),
+        (
+            config(AWS, base_url="https://bedrock-runtime.{region}.amazonaws.com"),
+            "accounts[0].region",
+            "required",
+        ),
+        (
+            config(AWS, 'region = "a/b"', "https://bedrock-runtime.{region}.amazonaws.com"),
+            "accounts[0].region",
+            "letters, digits",
+        ),
+        (config(AWS, 'region = "eu-west-1"'), "accounts[0].region", "differs"),
+        (
+            config(f'{AWS}, signing_name = "bedrock-mantle"'),
+            "accounts[0].credentials.signing_name",
+            "differs",
+        ),
+        (
+            config(AWS, base_url="https://gateway.example"),
+            "accounts[0].region",
+            "does not follow",
+        ),
+        (
+            config(AWS, 'region = "eu-west-1"', "https://gateway.example"),
+            "accounts[0].credentials.signing_name",
+            "does not follow",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(text: str, key: str, message: str) -> None:
+    """B4, B15."""
+    with pytest.raises(ConfigError) as error:
+        parse_config(text)
+    found = {problem.key: problem.message for problem in error.value.problems}
+    assert message in found[key]
+
+
+def test_a_request_is_signed_over_what_is_sent() -> None:
+    """B3, B10."""
+    builder = builder_of(config(AWS))
+    request = builder.post("/messages", b"{}", None, stream=False)
+    head = render_head(request, prepared(request).lines).decode()
+    authorisation = re.search(r"authorization: (.*)\r\n", head)
+    assert authorisation is not None
+    assert "/us-east-1/bedrock/aws4_request" in authorisation[1]
+    assert "SignedHeaders=anthropic-version;content-type;host;x-amz-date" in authorisation[1]
+    assert head.startswith("POST /anthropic/v1/messages HTTP/1.1\r\n")
+    assert "x-api-key" not in head
+    assert b"authorization" not in prepared(request).lines, "it is of this request alone"
+
+
+def test_accounts_in_two_regions_share_an_upstream() -> None:
+    """B15."""
+    text = config(AWS, 'region = "eu-west-1"', "https://bedrock-runtime.{region}.amazonaws.com")
+    text += (
+        text[text.index("[[accounts]]") :]
+        .replace("eu-west-1", "us-west-2")
+        .replace('"one"', '"two"')
+    )
+    parsed = parse_config(text).config
+    defaults = UpstreamDefaults(parsed.upstreams[0])
+    for account, region in zip(parsed.accounts, ("eu-west-1", "us-west-2"), strict=True):
+        request = UpstreamRequestBuilder(defaults, account).post("/x", b"", None, stream=True)
+        assert request.url == f"https://bedrock-runtime.{region}.amazonaws.com/v1/x"
+        assert f"/{region}/bedrock/" in dict(request.authorisation)["authorization"]
