@@ -1,5 +1,5 @@
 """Event streams of AWS (`application/vnd.amazon.eventstream`): an incremental decoder of binary
-messages, and the encoder.
+messages.
 
 A message is, in big-endian order: its length and that of its headers, the CRC-32 of these eight
 bytes, headers, payload, and the CRC-32 of all before."""
@@ -117,15 +117,3 @@ def _text_headers(raw: bytes) -> Iterator[tuple[str, str]]:
         if kind == _TEXT:
             yield raw[at + 1 : named].decode(), raw[value:after].decode()
         at = after
-
-
-def encode(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """One message."""
-    raw = b"".join([_text_header(name.encode(), text.encode()) for name, text in headers.items()])
-    lengths = Layout(">II").pack(_AROUND + len(raw) + len(payload), len(raw))
-    head = lengths + _SUM.pack(crc32(lengths)) + raw + payload
-    return head + _SUM.pack(crc32(head))
-
-
-def _text_header(name: bytes, text: bytes) -> bytes:
-    return bytes((len(name),)) + name + bytes((_TEXT,)) + _SHORT.pack(len(text)) + text

@@ -40,7 +40,6 @@ class UpstreamDefaults:
 
     __slots__ = (
         "headers",
-        "media",
         "names",
         "own_headers",
         "proxy",
@@ -54,7 +53,7 @@ class UpstreamDefaults:
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
         endpoint = upstream.endpoint
-        self.version, self.media = endpoint.version, endpoint.media
+        self.version = endpoint.version
         self.headers = {"user-agent": ("user-agent", _USER_AGENT)}
         own = endpoint.headers(upstream.capabilities)
         self.headers |= {name: (name, value) for name, value in own.items()}
@@ -160,7 +159,7 @@ class UpstreamRequestBuilder:
                 passed[name] = (name, idempotency_key)
         headers = self._ready.get(stream)
         if passed or headers is None:
-            headers = tuple((self._body_headers(stream) | self._fixed | passed).values())
+            headers = tuple((_body_headers(stream) | self._fixed | passed).values())
             if not passed:
                 self._ready[stream] = headers
         return self._request("POST", path, headers, body, proxy=proxy, socket=socket)
@@ -175,10 +174,6 @@ class UpstreamRequestBuilder:
         headers = {"accept": ("accept", "application/json, text/event-stream")} | self._fixed
         kind = _METHODS[method]
         return self._request(kind, path, tuple(headers.values()), b"", query)
-
-    def _body_headers(self, stream: bool) -> dict[str, Header]:
-        accept = self._defaults.media if stream else "application/json"
-        return {"content-type": ("content-type", "application/json"), "accept": ("accept", accept)}
 
     def _request(
         self,
@@ -246,3 +241,8 @@ def _secrets(account: Account, shared: Iterable[Secret]) -> Iterator[str]:
         value = secret.reveal()
         scheme, _, token = value.partition(" ")
         yield from (value, token) if scheme.lower() in _SCHEMES else (value,)
+
+
+def _body_headers(stream: bool) -> dict[str, Header]:
+    accept = "text/event-stream" if stream else "application/json"
+    return {"content-type": ("content-type", "application/json"), "accept": ("accept", accept)}

@@ -470,7 +470,7 @@ class Call:
         """The headers, by their names in lower case, of a request that carries `body`; `key` is the
         upstream's, None for a request without one."""
         endpoint = self.endpoint
-        accept = endpoint.media if self.streams else "application/json"
+        accept = "text/event-stream" if self.streams else "application/json"
         headers = {"content-type": "application/json", "accept": accept}
         headers |= endpoint.headers(self.settings.capabilities)
         if key is not None:

@@ -8,6 +8,7 @@ from typing import cast
 import msgspec
 
 from dragoman.lab.simulator.accounts import KeyBehaviour, subscription_headers
+from dragoman.lab.simulator.clouds import CloudCall
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.delivery import Headers, Reply, full_actions, stream_actions
 from dragoman.lab.simulator.errors import ApiError, error_body, error_headers
@@ -47,7 +48,7 @@ _WRONG_PROTOCOL: dict[Protocol, Protocol] = {
 @dataclass(slots=True)
 class RequestContext:
     """A request being handled. ``headers`` have lower-case names; ``own_headers`` are added to the
-    answer. ``call`` is what a Google client's path asks for."""
+    answer. ``call`` is what a Google client's path asks for, ``cloud`` what a cloud's does."""
 
     record: RecordedRequest
     headers: Mapping[str, str]
@@ -56,6 +57,7 @@ class RequestContext:
     protocol: Protocol
     own_headers: tuple[tuple[str, str], ...] = ()
     call: GoogleCall | None = None
+    cloud: CloudCall | None = None
 
     def authenticate(self) -> str:
         """The key the request came with.
@@ -63,6 +65,8 @@ class RequestContext:
         Raises:
             ApiError: 401 without one.
         """
+        if self.cloud is not None:
+            return self._authenticate(self.cloud)
         scheme, _, key = self.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             key = ""
@@ -76,6 +80,13 @@ class RequestContext:
             raise ApiError(401, "You didn't provide an API key.", code="invalid_api_key")
         self.record.key = key.strip()
         return self.record.key
+
+    def _authenticate(self, cloud: CloudCall) -> str:
+        key = cloud.key(self.headers).strip()
+        if not key:
+            raise ApiError(403 if cloud.service == "bedrock" else 401, "Credentials are missing.")
+        self.record.key = key
+        return key
 
     def request_id(self) -> str:
         return f"req_sim{self.record.number:010d}"
@@ -100,6 +111,10 @@ class RequestContext:
             *error_headers(self.protocol, failure),
         ]
         body = error_body(self.protocol, failure, self.request_id())
+        of_cloud = None if self.cloud is None else self.cloud.error(failure)
+        if of_cloud is not None:
+            headers += of_cloud[0]
+            body = of_cloud[1]
         if self.call is not None and self.call.stream and self.call.array:
             body = b"[" + body + b"]"
         await self.reply.whole(failure.status if status is None else status, headers, body)
@@ -158,6 +173,8 @@ class Handlers:
             count = prepared.view.prompt_tokens
             details = [{"modality": "TEXT", "tokenCount": count}]
             body = {"totalTokens": count, "promptTokensDetails": details}
+        if context.cloud is not None:
+            body = context.cloud.counted(prepared.view.prompt_tokens)
         headers = [("content-type", _JSON), *context.common_headers()]
         await context.reply.whole(200, headers, msgspec.json.encode(body))
 
@@ -178,6 +195,8 @@ class Handlers:
             await context.fail(key_fault.failure)
             return None
         body = _decode(context.record.body)
+        if context.cloud is not None:
+            body, context.headers = context.cloud.plain(body, context.headers)
         request = self._check(context, body, behaviour, counting)
         view = READERS[context.protocol](request, behaviour.organization)
         if request is not body:
@@ -216,6 +235,9 @@ class Handlers:
         """Check the request; returns it with stored items in place of references to them."""
         if context.call is not None:
             call = context.call
+            if call.in_cloud and counting:
+                # Vertex AI has the members of a request to count at the top level.
+                body = {"generateContentRequest": {"model": call.model, **body}}
             named = check_google(body, call.model, behaviour.organization, counting=counting)
             return {**named, "model": call.model, "stream": call.stream, "array": call.array}
         model = body.get("model")
@@ -284,11 +306,15 @@ async def _deliver(context: RequestContext, answer: Answer) -> None:
     if answer.view.stream and kind != "full_body":
 
         def error_frames(sent: int) -> tuple[bytes, ...]:
-            return renderer.error_frames(answer, cast(Fault, fault).failure, sent)
+            failure = cast(Fault, fault).failure
+            failed = None if cloud is None else cloud.error_in_stream(failure)
+            return renderer.error_frames(answer, failure, sent) if failed is None else (failed,)
 
-        frames = renderer.stream(answer)
+        cloud, media, frames = context.cloud, "", renderer.stream(answer)
+        if cloud is not None:
+            media, frames = cloud.stream_of(frames)
         actions = stream_actions(frames, pace, fault, answer.scenario.quirks, error_frames)
-        content_type = _JSON if answer.view.array else _EVENT_STREAM
+        content_type = media or (_JSON if answer.view.array else _EVENT_STREAM)
         headers = [("content-type", content_type), ("cache-control", "no-cache")]
     else:
         try:

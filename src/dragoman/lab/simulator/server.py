@@ -11,11 +11,12 @@ import msgspec
 from dragoman.http import BodyRefused, ClientGone, Request
 from dragoman.http.head import asks_for_websocket
 from dragoman.http.websocket import BadHandshake, accept
+from dragoman.lab.simulator.clouds import cloud_call
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.control import control
 from dragoman.lab.simulator.delivery import Reply
 from dragoman.lab.simulator.errors import ApiError
-from dragoman.lab.simulator.google_calls import GoogleCall, google_call, is_google
+from dragoman.lab.simulator.google_calls import google_call, is_google
 from dragoman.lab.simulator.handlers import Handlers, RequestContext
 from dragoman.lab.simulator.listing import (
     anthropic_list,
@@ -68,9 +69,10 @@ class Simulator(State):
         connection = Connection(request)
         reply = Reply(request, connection, record)
         by_name = dict(headers)
-        protocol = _protocol_of(path, query, by_name)
+        cloud = cloud_call(path, query)
+        protocol = _protocol_of(path, query, by_name) if cloud is None else cloud.protocol
         context = RequestContext(record, by_name, reply, connection, protocol)
-        context.call = google_call(path, query)
+        context.call, context.cloud = google_call(path, query), cloud
         try:
             await self._route(context, request)
         except ApiError as error:
@@ -92,7 +94,7 @@ class Simulator(State):
         record.number = self.received
         self.received += 1
         self.requests.add(record)
-        handler = self._handler(path, context.call)
+        handler = self._handler(path, context)
         if handler is not None:
             if method == "GET" and asks_for_websocket(request.headers):
                 self._upgrade(context, request)
@@ -115,11 +117,14 @@ class Simulator(State):
         await context.reply.whole(200, headers, msgspec.json.encode(resource))
 
     def _handler(
-        self, path: str, call: GoogleCall | None
+        self, path: str, context: RequestContext
     ) -> Callable[[RequestContext], Awaitable[None]] | None:
         """What answers a POST to the path, or None."""
-        if call is not None:
-            return self._methods.get(call.method)
+        if context.cloud is not None:
+            counts = context.cloud.counts
+            return self._handlers.count_tokens if counts else self._handlers.generate
+        if context.call is not None:
+            return self._methods.get(context.call.method)
         return self._posts[path][1] if path in self._posts else None
 
     def _upgrade(self, context: RequestContext, request: Request) -> None:

@@ -105,7 +105,7 @@ _BEDROCK: Final = replace(
     ),
     quote=quoted_for(":;"),
     auth="bearer",
-    headers=lambda capabilities: {},
+    headers=lambda capabilities: {"accept": "application/json"},
     forwarded=(),
     moved=_to_invoke,
     completed=_completed("bedrock-2023-05-31"),
