@@ -1,4 +1,4 @@
-"""Ready-made upstream answers in the three protocols.
+"""Ready-made upstream answers in the four protocols.
 
 The load upstream must cost next to nothing, so that it never limits a measurement: what can be
 rendered beforehand is. The shapes are those of the golden streams; only text is produced.
@@ -222,10 +222,30 @@ def _responses() -> Answers:
     )
 
 
+def _google() -> Answers:
+    usage = {"promptTokenCount": 9, "candidatesTokenCount": 5, "totalTokenCount": 14}
+
+    def response(text: str, **end: str) -> dict[str, Any]:
+        content = {"parts": [{"text": text}], "role": "model"}
+        candidate = {"content": content, **end, "index": 0}
+        head = {"modelVersion": MODEL, "responseId": "bench"}
+        return {"candidates": [candidate], "usageMetadata": usage, **head}
+
+    delta = _data(response(DELTA_TEXT))
+    tail = _data(response("", finishReason="STOP"))
+    return Answers(
+        full=json.dumps(response(FULL_TEXT, finishReason="STOP")).encode(),
+        head=b"",
+        delta=lambda _: delta,
+        tail=lambda _: tail,
+    )
+
+
 ANSWERS: dict[str, Answers] = {
     "openai_chat": _chat(),
     "anthropic_messages": _messages(),
     "openai_responses": _responses(),
+    "google_generate_content": _google(),
 }
 """Answers by protocol name."""
 
@@ -233,5 +253,9 @@ PATHS: dict[str, str] = {
     "openai_chat": "/v1/chat/completions",
     "anthropic_messages": "/v1/messages",
     "openai_responses": "/v1/responses",
+    "google_generate_content": "/v1beta/models/{model}:{method}",
 }
-"""The path of each protocol's main endpoint."""
+"""The path of each protocol's main endpoint, with a place for the model if that is in the path."""
+
+METHODS = ("generateContent", "streamGenerateContent?alt=sse")
+"""Methods in such a path: whole, and streamed."""

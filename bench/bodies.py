@@ -1,9 +1,10 @@
-"""Requests that the load client sends, in the three protocols."""
+"""Requests that the load client sends, in the four protocols."""
 
 import base64
 import json
 from typing import Any
 
+_GOOGLE = "google_generate_content"
 _TOOLS = 18
 TURNS = 22
 """Turns of a session whose request has 120 KB."""
@@ -40,6 +41,9 @@ def image(protocol: str, model: str, size: int) -> bytes:
     elif protocol == "anthropic_messages":
         source = {"type": "base64", "media_type": "image/png", "data": encoded}
         parts = [{"type": "text", "text": question}, {"type": "image", "source": source}]
+    elif protocol == _GOOGLE:
+        blob = {"mimeType": "image/png", "data": encoded}
+        parts = [{"text": question}, {"inlineData": blob}]
     else:
         parts = [
             {"type": "input_text", "text": question},
@@ -61,12 +65,17 @@ def agent(protocol: str, model: str, count: int = TURNS, **fields: Any) -> bytes
         turns.insert(0, ("system", system))
     elif protocol == "anthropic_messages":
         more["system"] = system
+    elif protocol == _GOOGLE:
+        more["systemInstruction"] = {"parts": [{"text": system}]}
+        more["tools"] = [{"functionDeclarations": tools}]
     else:
         more["instructions"] = system
     return _body(protocol, model, turns, stream=False, **more)
 
 
 def _body(protocol: str, model: str, turns: list[Any], *, stream: bool, **more: Any) -> bytes:
+    if protocol == _GOOGLE:
+        return _google_body(turns, **more)
     said = [
         {"role": turn[0], "content": turn[1]} if isinstance(turn, tuple) else turn for turn in turns
     ]
@@ -81,6 +90,19 @@ def _body(protocol: str, model: str, turns: list[Any], *, stream: bool, **more: 
         if protocol == "openai_chat":
             body["stream_options"] = {"include_usage": True}
     return json.dumps(body).encode()
+
+
+def _google_body(turns: list[Any], **more: Any) -> bytes:
+    """Model and streaming are in the path."""
+    contents = []
+    for turn in turns:
+        if isinstance(turn, tuple):
+            role, said = turn
+            parts = [{"text": said}] if isinstance(said, str) else said
+            turn = {"role": "model" if role == "assistant" else role, "parts": parts}
+        contents.append(turn)
+    settings = {"maxOutputTokens": 512}
+    return json.dumps({"contents": contents, "generationConfig": settings, **more}).encode()
 
 
 def _tool(protocol: str, number: int) -> dict[str, Any]:
@@ -100,6 +122,8 @@ def _tool(protocol: str, number: int) -> dict[str, Any]:
         return {"type": "function", "function": function}
     if protocol == "anthropic_messages":
         return {"name": name, "description": description, "input_schema": schema}
+    if protocol == _GOOGLE:
+        return {"name": name, "description": description, "parametersJsonSchema": schema}
     return {
         "type": "function",
         "name": name,
@@ -127,6 +151,13 @@ def _tool_turn(protocol: str, number: int) -> list[dict[str, Any]]:
         return [
             {"role": "assistant", "content": [{"type": "text", "text": said}, use]},
             {"role": "user", "content": [answer]},
+        ]
+    if protocol == _GOOGLE:
+        parts = [{"text": said}, {"functionCall": {"id": call, "name": name, "args": arguments}}]
+        response = {"id": call, "name": name, "response": {"output": result}}
+        return [
+            {"role": "model", "parts": parts},
+            {"role": "user", "parts": [{"functionResponse": response}]},
         ]
     return [
         {"role": "assistant", "content": said},

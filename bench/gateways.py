@@ -20,13 +20,15 @@ given several times. SPEC is KEY=VALUE, separated by commas:
                      only `bench.compare` measures it, and only what clients see
   chat=MODEL         the model that leads to the upstream of Chat Completions,
   messages=MODEL     to that of Messages,
-  responses=MODEL    to that of Responses; at least one of the three
+  responses=MODEL    to that of Responses,
+  google=MODEL       to that of generateContent; at least one of the four
   key=KEY            the client's key (default: """
     + CLIENT_KEY
     + """)
   cells=C:U+C:U      client:upstream pairs that it can do (default: all of its models)
   chat-path=PATH     where a protocol's requests go if not to its usual path
-                     (messages-path and responses-path, too)
+                     (messages-path and responses-path, too; google-path with
+                     {model} and {method})
   header=NAME:VALUE  a header that every request has, several times if need be
   note=TEXT          a caveat to be printed beside the figures, several times if need be
 """

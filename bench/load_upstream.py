@@ -1,10 +1,10 @@
-"""A lean upstream: answers all three protocols from memory, full or as a paced stream.
+"""A lean upstream: answers all four protocols from memory, full or as a paced stream.
 
 Run as ``python -m bench.load_upstream``; it prints its port on the first line. The text of the
 request steers it, whatever a gateway makes of the model's name: ``bench-e100-r50`` asks for 100
 deltas at 50 deltas per second, ``r0`` for as many as the reader takes. Whether the answer is a
-stream is taken from the request's ``stream``. ``GET /asked`` tells how often each protocol was
-asked, as JSON: ``{"openai_chat": 1, "openai_chat stream": 2}``.
+stream is taken from the request's ``stream``, or its path. ``GET /asked`` tells how often each
+protocol was asked, as JSON: ``{"openai_chat": 1, "openai_chat stream": 2}``.
 """
 
 import argparse
@@ -22,6 +22,8 @@ import uvloop
 from bench.answers import ANSWERS, PATHS, Answers
 
 _PROTOCOL_OF_PATH = {path.encode(): name for name, path in PATHS.items()}
+_METHODS = {b"generateContent": b"", b"streamGenerateContent": b'"stream":true'}
+"""Methods of a model that a path names, and what they say of the answer."""
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream" *: *true')
 _CHUNKED = re.compile(rb"transfer-encoding: *chunked", re.IGNORECASE)
@@ -36,7 +38,8 @@ STREAM_HEAD = (
 
 
 def _chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
+    """A chunk of the body; an empty one would be its end."""
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
 
 class LoadUpstream(asyncio.Protocol):
@@ -105,6 +108,8 @@ class LoadUpstream(asyncio.Protocol):
         self.head = b""
         self.parts.clear()
         protocol = _PROTOCOL_OF_PATH.get(path)
+        if (says := _METHODS.get(path.rpartition(b":")[2])) is not None:
+            protocol, body = "google_generate_content", body + says
         if protocol is None:
             if path == b"/asked":
                 self._write_full(json.dumps(self.asked).encode())

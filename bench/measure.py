@@ -32,7 +32,7 @@ class Cell:
         pace = f"bench-e{deltas}-r{rate}"
         name, more = self.model(access), self._more()
         body = bodies.small(self.client, name, stream=stream, pace=pace, **more)
-        return self.post(body, access)
+        return self.post(body, access, stream=stream)
 
     def agent(self, access: Access = OURS, turns: int = bodies.TURNS) -> bytes:
         """The large request of a coding agent, ready to send."""
@@ -43,10 +43,11 @@ class Cell:
         """A request with a picture of ``size`` bytes, ready to send."""
         return self.post(bodies.image(self.client, self.model(access), size), access)
 
-    def post(self, body: bytes, access: Access = OURS) -> bytes:
-        """A request with this body, ready to send."""
+    def post(self, body: bytes, access: Access = OURS, *, stream: bool = False) -> bytes:
+        """A request with this body, ready to send; ``stream`` is what the body asks for."""
         more = access.headers.get(self.upstream, ())
-        return render("127.0.0.1", access.path(self.client), body, access.key, more)
+        path = access.path(self.client, self.model(access), stream=stream)
+        return render("127.0.0.1", path, body, access.key, more)
 
     def model(self, access: Access = OURS) -> str:
         """The name of the model that leads to the cell's upstream."""

@@ -17,7 +17,8 @@ import uvloop
 class Head(msgspec.Struct):
     """What any gateway has to read of a request."""
 
-    model: str
+    model: str = ""
+    """Empty where the path names it."""
     stream: bool = False
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.answers import PATHS
+from bench.answers import METHODS, PATHS
 from bench.processes import Child, free_port
 
 CLIENT_KEY = "sk-bench"
@@ -20,6 +20,7 @@ SHORT_NAMES = {
     "openai_chat": "chat",
     "anthropic_messages": "messages",
     "openai_responses": "responses",
+    "google_generate_content": "google",
 }
 """Protocols by what tables and options call them."""
 
@@ -45,9 +46,10 @@ class Access:
     base: str = ""
     key: str = CLIENT_KEY
 
-    def path(self, client: str) -> str:
+    def path(self, client: str, model: str, *, stream: bool) -> str:
         """Where requests of a protocol are sent."""
-        return self.paths.get(client) or self.base + PATHS[client]
+        path = self.paths.get(client) or self.base + PATHS[client]
+        return path.replace("{model}", model).replace("{method}", METHODS[stream])
 
 
 OURS = Access()

@@ -50,6 +50,7 @@ APART = ("protocols/", "lab/simulator/", "lab/doctor/", "lab/guides/")
 REASONS = {
     "accounts/credentials/": "services of clouds, and the headers of theirs that are signed",
     "config/aws_hosts.py": "hosts of services",
+    "config/credentials.py": "kinds of credentials, which are of clouds",
     "api_page.py": "the example at the head of the library's page",
     "accounts/decide/quota.py": "as `limits.py` beside it: the headers in which services report "
     "quotas",

@@ -3,9 +3,10 @@
 import json
 
 from bench.peers.recipe import Recipe, Site, Start
-from bench.targets import LONG_NAMES, MODELS, SHORT_NAMES
+from bench.targets import MODELS, SHORT_NAMES
 
 VERSION = "0.13.0"
+_MEASURED = ("chat", "messages", "responses")
 
 
 def configuration(port: int, upstream: int) -> str:
@@ -53,7 +54,7 @@ RECIPE = Recipe(
         ("venv/bin/pip", "install", "--disable-pip-version-check", f"llm-rosetta=={VERSION}"),
     ),
     start=start,
-    cells=tuple(f"{client}:{to}" for client in LONG_NAMES for to in LONG_NAMES),
+    cells=tuple(f"{client}:{to}" for client in _MEASURED for to in _MEASURED),
     caveats=(
         "It asks for no key: this version reads none from its configuration.",
         "It logs each request, to its output and to SQLite, as is its default.",

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from math import isnan
 from pathlib import Path
 
@@ -48,9 +49,12 @@ def test_a_gateway_is_named_by_url_pid_and_models() -> None:
     assert (target.name, target.port, target.pid) == ("x", 4000, 12)
     assert isnan(target.started)
     assert target.caveats == ("Not tuned.",)
-    assert target.access.path("openai_chat") == "/llm/v1/chat/completions"
-    assert target.access.path("openai_responses") == "/r"
-    assert len(gateway.cells) == 6
+    path = partial(target.access.path, model="m", stream=True)
+    assert path("openai_chat") == "/llm/v1/chat/completions"
+    assert path("openai_responses") == "/r"
+    google = "/llm/v1beta/models/m:streamGenerateContent?alt=sse"
+    assert path("google_generate_content") == google
+    assert len(gateway.cells) == 8
     head, _, body = MESSAGES_TO_CHAT.request(target.access).partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     assert lines[0] == b"POST /llm/v1/messages HTTP/1.1"

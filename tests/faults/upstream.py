@@ -17,19 +17,24 @@ SSE_HEAD = (
 LAST_CHUNK = b"0\r\n\r\n"
 
 
+GENERATES = (":generateContent", ":streamGenerateContent")
+"""How paths end that name a model of Google's."""
+
+
 def api_of(call: Call) -> str:
     path = call.target.partition("?")[0]
     names = {"completions": "chat", "messages": "messages", "responses": "responses"}
-    return names[path.rpartition("/")[2]]
+    return "google" if path.endswith(GENERATES) else names[path.rpartition("/")[2]]
 
 
 def key_of(call: Call) -> str:
     headers = dict(call.headers)
-    return headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+    own = headers.get("x-api-key") or headers.get("x-goog-api-key")
+    return own or headers.get("authorization", "").removeprefix("Bearer ")
 
 
 def is_streamed(call: Call) -> bool:
-    return json.loads(call.body).get("stream") is True
+    return ":stream" in call.target or json.loads(call.body).get("stream") is True
 
 
 def answer(

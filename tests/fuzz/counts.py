@@ -19,5 +19,5 @@ ANSWERS = _count("DRAGOMAN_FUZZ_ANSWERS", 2_400)
 """Damaged answers, and as many damaged streams, each translated to every protocol."""
 
 STREAMS = _count("DRAGOMAN_FUZZ_STREAMS", 1_500)
-"""Real streams with damaged indexes, ids, names, terminators and order, each for both other
+"""Real streams with damaged indexes, ids, names, terminators and order, each for two other
 protocols."""

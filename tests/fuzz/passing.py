@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dragoman.canonical.envelope import Sealer
+from dragoman.protocols import CODECS
 from dragoman.translation import Call, ClientRequest
 from dragoman.translation.call import CallSettings
 from dragoman.translation.streams import AnswerStream
@@ -23,7 +24,8 @@ def passing(protocol: str, model: str = "m") -> Call:
 def translating(protocol: str) -> Call:
     """The same, with an answer that is read and written in any case: it has no body to pass on."""
     body = msgspec.json.encode(asking(protocol, stream=True))
-    request = ClientRequest(protocol, body).read(Sealer())
+    operation = CODECS[protocol].endpoint.operation_for("m", stream=True)
+    request = ClientRequest(protocol, body, operation=operation).read(Sealer())
     return Call(ClientRequest.of(protocol, request), protocol, CallSettings(options=LENIENT))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from tests.losses.requests import CHAT, MESSAGES
+from tests.losses.requests import CHAT, GOOGLE, MESSAGES
 
 Json = dict[str, Any]
 
@@ -43,7 +43,7 @@ class Step:
 
 def steps_of(protocol: str, events: Sequence[Any]) -> list[Step]:
     """The events of an exact stream."""
-    read = {CHAT: _chat, MESSAGES: _messages}.get(protocol, _responses)
+    read = {CHAT: _chat, MESSAGES: _messages, GOOGLE: _google}.get(protocol, _responses)
     alone = json.loads(json.dumps(events))  # no two share an object
     return [Step(event, tuple(read(event)) if isinstance(event, dict) else ()) for event in alone]
 
@@ -75,6 +75,21 @@ def _messages(event: Json) -> Iterator[Told]:
         yield Told(REASONING, owner, delta.get("thinking") or "")
         if "partial_json" in delta:
             yield Told(CALL, owner, delta["partial_json"])
+
+
+def _google(event: Json) -> Iterator[Told]:
+    for part in parts_of(event):
+        kind = REASONING if part.get("thought") else TEXT
+        yield Told(kind, kind, part.get("text") or "")
+        if (call := part.get("functionCall")) is not None:
+            arguments = json.dumps(call.get("args") or {})
+            yield Told(CALL, id(call), arguments, name=call["name"])
+
+
+def parts_of(event: Json) -> Iterator[Json]:
+    """The parts in a chunk of generateContent."""
+    for candidate in event.get("candidates", ()):
+        yield from (candidate.get("content") or {}).get("parts") or ()
 
 
 def _responses(event: Json) -> Iterator[Told]:
@@ -120,8 +135,8 @@ class Reading:
     text: str = ""
     reasoning: str = ""
     calls: list[tuple[str, str]] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
-    """Ids of the calls."""
+    ids: list[str | None] = field(default_factory=list)
+    """Ids of the calls, None for one without: generateContent needs none."""
 
 
 def reading_of(protocol: str, events: Sequence[Any]) -> Reading:
@@ -141,14 +156,16 @@ def reading_of(protocol: str, events: Sequence[Any]) -> Reading:
     return found
 
 
-def _ids(event: Json) -> list[str]:
+def _ids(event: Json) -> list[str | None]:
     """The ids of the calls that begin in an event."""
+    calls = [one.get("id") or None for part in parts_of(event) if (one := part.get("functionCall"))]
     found = [event.get("content_block") or {}]
     if event.get("type") == "response.output_item.added" and event["item"]["type"] in CALLS:
         found.append(event["item"])
     for choice in event.get("choices", ()):
         found += choice["delta"].get("tool_calls") or ()
-    return [one.get("call_id", one["id"]) for one in found if "call_id" in one or _is_call(one)]
+    named = [one for one in found if "call_id" in one or _is_call(one)]
+    return [*calls, *(one.get("call_id", one["id"]) for one in named)]
 
 
 def _is_call(value: Json) -> bool:

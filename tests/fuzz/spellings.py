@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.fuzz.readings import CALL, REASONING, TEXT, Step, Told
-from tests.losses.requests import CHAT, MESSAGES, RESPONSES
+from tests.fuzz.readings import CALL, REASONING, TEXT, Step, Told, parts_of
+from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES
 
 Json = dict[str, Any]
 Spelling = Callable[[random.Random, list[Step]], list[Step]]
@@ -31,15 +31,16 @@ def _silent_error(rng: random.Random, steps: list[Step]) -> list[Step]:
     for step in steps:
         if isinstance(step.event, dict):
             holder = step.event.get("response", step.event)
-            if "choices" in holder or "output" in holder:
+            if not holder.keys().isdisjoint(("choices", "output", "candidates")):
                 holder["error"] = error
     return steps
 
 
 def _indexes_as_texts(rng: random.Random, steps: list[Step]) -> list[Step]:
-    for step in steps:
-        if isinstance(step.event, dict) and type(step.event.get("index")) is int:
-            step.event["index"] = str(step.event["index"])
+    events = [step.event for step in steps if isinstance(step.event, dict)]
+    for one in (*events, *(one for event in events for one in event.get("candidates", ()))):
+        if type(one.get("index")) is int:
+            one["index"] = str(one["index"])
     return steps
 
 
@@ -438,6 +439,51 @@ def _text_beside(rng: random.Random, steps: list[Step]) -> list[Step]:
     return steps
 
 
+# --- generateContent ------------------------------------------------------------------------------
+
+
+def _candidates(steps: list[Step]) -> Iterator[Json]:
+    for step in steps:
+        yield from step.event["candidates"]
+
+
+def _stopped_in_each(rng: random.Random, steps: list[Step]) -> list[Step]:
+    for candidate in _candidates(steps):
+        candidate["finishReason"] = "STOP"
+    return steps
+
+
+def _defaults_left_out(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """No index of 0 and no role."""
+    for candidate in _candidates(steps):
+        del candidate["index"], candidate["content"]["role"]
+    return steps
+
+
+def _calls_without_ids(rng: random.Random, steps: list[Step]) -> list[Step]:
+    for part in (part for step in steps for part in parts_of(step.event)):
+        part.get("functionCall", {}).pop("id", None)
+    return steps
+
+
+def _nothing_last(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """A last chunk with the reason alone, or a further one with the usage."""
+    last = steps[-1].event
+    (candidate,) = last["candidates"]
+    candidate["content"] = rng.choice((None, {}, {"role": "model"}, {"parts": []}))
+    usage = {"usageMetadata": last.pop("usageMetadata"), "modelVersion": "gemini-3.8-flash"}
+    return [*steps, Step(usage, ())]
+
+
+def _all_in_one(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """All parts in the last chunk."""
+    last = steps[-1]
+    last.event["candidates"][0]["content"]["parts"] = [
+        part for step in steps for part in parts_of(step.event)
+    ]
+    return [replace(last, told=tuple(told for step in steps for told in step.told))]
+
+
 SPELLINGS: dict[str, tuple[Spelling, ...]] = {
     CHAT: (
         _silent_error,
@@ -468,5 +514,14 @@ SPELLINGS: dict[str, tuple[Spelling, ...]] = {
         _empty_input_first,
         _ended_by_done,
         _text_beside,
+    ),
+    GOOGLE: (
+        _silent_error,
+        _indexes_as_texts,
+        _stopped_in_each,
+        _defaults_left_out,
+        _calls_without_ids,
+        _nothing_last,
+        _all_in_one,
     ),
 }

@@ -15,7 +15,7 @@ from dragoman.canonical.losses import Policy
 from dragoman.protocols.settings import make_options
 from tests.fuzz.readings import Reading, Step, Told, says_the_same, steps_of
 from tests.fuzz.spellings import respell
-from tests.losses.requests import CHAT, MESSAGES, RESPONSES
+from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES
 from tests.protocols.openai_responses.upstream import events_of
 from tests.tables.cells import ROLE, STOP, block, chat_chunk, chat_stream, text_block, tool_block
 from tests.tables.odd_chat import TWO
@@ -28,7 +28,7 @@ Json = dict[str, Any]
 def decoded(stream: bytes) -> list[Any]:
     """The data of a stream's events; text that is no JSON as it is."""
     found: list[Any] = []
-    for frame in stream.split(b"\n\n"):
+    for frame in stream.replace(b"\r", b"").split(b"\n\n"):
         data = b"".join(line[6:] for line in frame.split(b"\n") if line.startswith(b"data: "))
         if data:
             found.append("[DONE]" if data == b"[DONE]" else msgspec.json.decode(data))
@@ -105,6 +105,10 @@ CORPUS: dict[str, list[list[Any]]] = {
         unlisted(events_of(NAMELESS)),
         unlisted(EVENTS),
     ],
+    GOOGLE: [
+        decoded((GOLDEN / "google_calls.sse").read_bytes()),
+        decoded((GOLDEN / "google_signed_text.sse").read_bytes()),
+    ],
 }
 STEPS = {
     protocol: [steps_of(protocol, events) for events in streams]
@@ -142,6 +146,8 @@ def damage(rng: random.Random, protocol: str, steps: list[Step]) -> Damaged:
     spelled = rng.random() < 0.4
     made = Damaged(respell(rng, protocol, steps) if spelled else copy.deepcopy(steps))
     kinds = IN_ORDER if spelled else DAMAGES
+    if protocol == GOOGLE:  # whose indexes say which answer a piece is of
+        kinds = tuple(one for one in kinds if one is not _indexes)
     if spelled and any(step.again for step in made.steps):
         kinds = tuple(one for one in kinds if one is not _renamed)
     for _ in range(rng.randint(0 if spelled else 1, 3)):
@@ -182,9 +188,12 @@ def _unnamed(rng: random.Random, made: Damaged) -> None:
 
 
 def _words(rng: random.Random, made: Damaged) -> None:
+    """Words for the end that say nothing, or what nobody knows; clients of generateContent are told
+    those."""
     for item in _some(rng, made.objects()):
         word = rng.choice(("stop_reason", "finish_reason", "status"))
         _spoil(item, word, rng.choice((None, "", "strange", "in_progress")))
+        _spoil(item, "finishReason", rng.choice((None, "")))
 
 
 def _missing(rng: random.Random, made: Damaged) -> None:
@@ -266,7 +275,9 @@ def _spoil(item: Json, name: str, value: Any) -> None:
 
 def _is_end(event: Any) -> bool:
     kind = event if isinstance(event, str) else str(event.get("type"))
-    return any(word in kind for word in ENDS) or '"finish_reason": "' in json.dumps(event)
+    reasons = ('"finish_reason": "', '"finishReason": "')
+    text = json.dumps(event)
+    return any(word in kind for word in ENDS) or any(word in text for word in reasons)
 
 
 def encoded(events: list[Any], *, named: bool) -> bytes:

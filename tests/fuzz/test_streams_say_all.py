@@ -32,7 +32,8 @@ from tests.fuzz.streams import (
 )
 from tests.library import translate_request
 from tests.losses.clients import asking
-from tests.losses.requests import PROTOCOLS
+
+PROTOCOLS = tuple(STEPS)
 
 
 def check(client: str, upstream: str, made: Damaged) -> bool:
@@ -56,11 +57,9 @@ def test_all_that_is_said_arrives_or_the_answer_fails(batch: int) -> None:
     rng = random.Random(batch)
     outcomes = {True: 0, False: 0}
     for number in range(STREAMS // BATCHES):
-        upstream = PROTOCOLS[number % 3]
+        upstream = PROTOCOLS[number % len(PROTOCOLS)]
         made = damage(rng, upstream, rng.choice(STEPS[upstream]))
-        for client in PROTOCOLS:
-            if client == upstream:
-                continue
+        for client in rng.sample([one for one in PROTOCOLS if one != upstream], 2):
             try:
                 outcomes[check(client, upstream, made)] += 1
             except AssertionError as error:

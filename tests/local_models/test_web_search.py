@@ -18,7 +18,8 @@ from dragoman.canonical.events import Annotated, Closed, Ended, Event, Finished,
 from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.requests import Request
-from dragoman.config import Client, Config, Search, Secret
+from dragoman.config import Account, Client, Config, Search, Secret
+from dragoman.config import Upstream as Configured
 from dragoman.config.limits import Limit
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Reply
@@ -46,7 +47,8 @@ OTHER = "https://other.example.com/"
 SAID = f"It rains, says {PAGE} today."
 LIMIT = Limit(kind="tokens", amount=900, window="1h")
 """Enough for one answer of 500 tokens, and not for two."""
-PROTOCOLS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
+GOOGLE = "google_generate_content"
+PROTOCOLS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES, "google": GOOGLE}
 TOOL: dict[str, Any] = {
     "chat": {"web_search_options": {}},
     "messages": {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
@@ -70,9 +72,12 @@ LIMITED = "key-of-a-client-with-little-left"
 def configured(url: str, *keys: str) -> Config:
     config = config_for(url, keys=keys, server=SERVER, timeouts=TIMEOUTS)
     blind = make_capabilities(web_search=False)
+    google = Configured(name="google", protocol=GOOGLE, base_url=url, timeouts=TIMEOUTS)
+    accounts = (Account(name=f"google-{key}", upstream="google", key=Secret(key)) for key in keys)
     return replace(
         config,
-        upstreams=tuple(replace(one, capabilities=blind) for one in config.upstreams),
+        upstreams=tuple(replace(one, capabilities=blind) for one in (*config.upstreams, google)),
+        accounts=(*config.accounts, *accounts),
         clients=(
             *config.clients,
             Client(name="limited", key=Secret(LIMITED), limits=(LIMIT,)),
@@ -157,8 +162,20 @@ def _responses(names: tuple[str, ...]) -> Any:
     return responses.response(message, *calls, **usage)
 
 
+def _google(names: tuple[str, ...]) -> Any:
+    parts: list[Any] = [{"text": SAID if not names else "Let me see."}]
+    parts += [{"functionCall": {"name": name, "args": json.loads(QUERY)}} for name in names]
+    if names:
+        parts[1]["thoughtSignature"] = SIGNATURE
+    content = {"role": "model", "parts": parts}
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
+    candidate = {"content": content, "finishReason": "STOP", "index": 0}
+    return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m"}
+
+
+SIGNATURE = "c2lnbmVk"
 QUERY = '{"query": "weather in Kyoto"}'
-ANSWERS = {"chat": _chat, "messages": _messages, "responses": _responses}
+ANSWERS = {"chat": _chat, "messages": _messages, "responses": _responses, "google": _google}
 
 
 def asked(
@@ -209,9 +226,11 @@ def links(client: str, shown: list[dict[str, Any]]) -> list[str]:
     return [note["url_citation"]["url"] for note in message["annotations"]]
 
 
+CELLS = [*((client, target) for client in PATHS for target in PATHS), ("messages", "google")]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("target", PATHS)
-@pytest.mark.parametrize("client", PATHS)
+@pytest.mark.parametrize(("client", "target"), CELLS)
 def test_a_search_is_made_and_shown_as_the_clients_own(
     client: str, target: str, stream: bool, searching: RunningGateway, upstream: Upstream
 ) -> None:
@@ -235,16 +254,18 @@ def test_a_search_is_made_and_shown_as_the_clients_own(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("target", ["chat", "google"])
 def test_a_search_for_a_client_of_google_is_shown_as_grounding(
-    stream: bool, searching: RunningGateway, upstream: Upstream
+    target: str, stream: bool, searching: RunningGateway, upstream: Upstream
 ) -> None:
     model = Model(upstream, ("web_search",))
-    google = facts_of()["google_generate_content"]
-    made = {**google.body("chat/m", "Hello", stream), "tools": [{"googleSearch": {}}]}
-    told = call(searching.base_url, "POST", google.path("chat/m", stream), made)
+    google, name = facts_of()[GOOGLE], f"{target}/gemini-3.8-flash"
+    made = {**google.body(name, "Hello", stream), "tools": [{"googleSearch": {}}]}
+    told = call(searching.base_url, "POST", google.path(name, stream), made)
     assert told.status == 200, told.body
     assert model.queries == ["weather in Kyoto"]
     assert len(model.asked) == 2
+    assert (SIGNATURE in json.dumps(model.asked[1])) is (target == "google")
     chunks = [data for _, data in events(told.body)] if stream else [told.json]
     found = chunks[-1]["candidates"][0]["groundingMetadata"]
     assert found["webSearchQueries"] == ["weather in Kyoto"]

@@ -49,6 +49,14 @@ REQUESTS: dict[str, str] = {
     "ThinkingConfigAdaptiveParam": "Without an effort the model decides elsewhere as well.",
 }
 
+FOR_GOOGLE: dict[str, str] = {
+    "*CreateParamsBase.model": "The path names the model.",
+    "*JSONSchema*.name": "A schema for an answer has no name.",
+    "*JSONSchema*.strict": "Answers follow their schema in any case.",
+    "*PlainTextSourceParam.data": "It arrives in base64.",
+}
+"""The same of requests for generateContent, besides."""
+
 SEARCHES: dict[str, str] = {
     "WebSearch*ToolParam.type=*": "All versions become the newest of the other vendor.",
     "*.search_context_size=medium": "The default of the service.",

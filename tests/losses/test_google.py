@@ -1,5 +1,5 @@
-"""No field of a Google client's request, or of the answer of a Google upstream, vanishes without a
-word: proved from the SDK's types."""
+"""No field of a Google client's request, or of a request for a Google upstream or its answer,
+vanishes without a word: proved from the SDKs' types."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import cache
 import pytest
 
 from tests.losses.answer_verdict import judge_answer
-from tests.losses.excused import excuse
+from tests.losses.excused import FOR_GOOGLE, REQUESTS, excuse
 from tests.losses.google import EXCUSED, google_cases
 from tests.losses.google_answers import EXCUSED as ANSWERS
 from tests.losses.google_answers import google_answer_cases, google_stream_cases
-from tests.losses.requests import PROTOCOLS
+from tests.losses.requests import GOOGLE, PROTOCOLS, cases
 from tests.losses.verdict import Verdict, judge
 
 
@@ -40,6 +40,13 @@ def test_the_walk_reaches_the_types() -> None:
 def test_every_excuse_is_needed() -> None:
     needed = {excuse(label, EXCUSED) for one in PROTOCOLS for _, label in silent(one)}
     assert [pattern for pattern in EXCUSED if pattern not in needed] == []
+
+
+def test_every_field_of_a_request_for_it_arrives_or_is_reported() -> None:
+    labels = [case.probe.label for case in cases() if judge(case, GOOGLE) is Verdict.SILENT]
+    others = [label for label in labels if excuse(label, REQUESTS) is None]
+    assert {label for label in others if excuse(label, FOR_GOOGLE) is None} == set()
+    assert {excuse(label, FOR_GOOGLE) for label in others} == FOR_GOOGLE.keys()
 
 
 @cache

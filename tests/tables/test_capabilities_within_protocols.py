@@ -297,4 +297,4 @@ def test_pictures_for_a_model_without_eyes_are_refused(
 ) -> None:
     body = json.dumps({**LEAST[protocol], **asked}).encode()
     with pytest.raises(Refused, match="the model m takes no images"):
-        translate_request(protocol, protocol, body, capabilities={"images": False})
+        translate_request(protocol, protocol, body, model="n", capabilities={"images": False})

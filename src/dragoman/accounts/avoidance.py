@@ -19,7 +19,7 @@ from dragoman.config import Account
 
 _log = logging.getLogger("dragoman.accounts")
 
-_PROXY, _SILENCE = "proxy", "silence"
+_PROXY, _SILENCE, _CREDENTIAL = "proxy", "silence", "credential"
 """Causes of rests of accounts."""
 
 
@@ -63,6 +63,10 @@ class Avoidance:
     def forget(self, name: str) -> None:
         """Drop what is known of an account that was removed."""
         self._causes.forget(name)
+
+    def prepare(self, name: str, rest: Rest | None, now: float) -> None:
+        """Set the account's rest until it has its first credential, or end it (None)."""
+        self._causes.set(name, _CREDENTIAL, rest, now)
 
     # Proxies and hosts
 

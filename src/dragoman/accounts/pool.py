@@ -43,7 +43,6 @@ from dragoman.accounts.store import Batch, Changes
 from dragoman.accounts.succession import SuccessiveRoster
 from dragoman.accounts.upstream_pool import Lacking, UpstreamPool
 from dragoman.config import Account, Config
-from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 
 __all__ = [
@@ -266,7 +265,7 @@ class AccountPool(SuccessiveRoster):
         if symptom.status and self._avoidance.hosts.rests:
             self._avoidance.host_answered(lease, pool)
         decision = classify(symptom, pool.rules.rules)
-        key = fingerprint(lease.account.key)
+        key = lease.account.fingerprint
         if key != self._fingerprints.get(lease.account.name, key):
             # It says nothing of the key that the account has by now.
             return decision

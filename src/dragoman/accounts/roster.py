@@ -17,7 +17,6 @@ from dragoman.accounts.decide.states import AccountState, Rest
 from dragoman.accounts.lease import LeaseRequest
 from dragoman.accounts.upstream_pool import LeaseMaker, UpstreamPool
 from dragoman.config import Account, Upstream
-from dragoman.config.secret import fingerprint
 
 _log = logging.getLogger("dragoman.accounts")
 
@@ -184,7 +183,7 @@ class Roster:
         upstream, former = self._leaving.pop(name, ("", None))
         pool.rotation.define(settings, now, former if upstream == account.upstream else None)
         self._accounts[name] = account
-        print_of_key = fingerprint(account.key)
+        print_of_key = account.fingerprint
         if self._fingerprints.get(name) != print_of_key:
             pool.refusals.forget(name)
         self._fingerprints[name] = print_of_key
@@ -223,6 +222,11 @@ class Roster:
         self._avoidance.remove_proxy(account)
 
     # What becomes known of them
+
+    def prepare(self, name: str, rest: Rest | None) -> None:
+        """Choose an account after the others until it has its first credential, or no longer
+        (None)."""
+        self._avoidance.prepare(name, rest, self._clock())
 
     def _avoid(self, name: str, rest: Rest | None, now: float) -> None:
         self._pools[self._accounts[name].upstream].rotation.avoid(name, rest, now)

@@ -94,7 +94,9 @@ class SuccessiveRoster(Roster):
     def has_same(self, account: Account) -> bool:
         """Whether the account is there with the same upstream and key."""
         mine = self._accounts.get(account.name)
-        return mine is not None and (mine.upstream, mine.key) == (account.upstream, account.key)
+        if mine is None or mine.upstream != account.upstream:
+            return False
+        return mine.fingerprint == account.fingerprint
 
     def spent_before(self, name: str, tokens: float) -> None:
         """A request of a configuration before used so many tokens of the account's balance."""

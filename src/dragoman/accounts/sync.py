@@ -46,7 +46,6 @@ from dragoman.accounts.store import (
 )
 from dragoman.accounts.usage import Meter
 from dragoman.config import Account
-from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 from dragoman.keys.ring import KeyRing
 
@@ -427,7 +426,7 @@ class AccountSync:
                 state = self._pool.state(account.name)
             except KeyError:
                 continue
-            key = fingerprint(account.key)
+            key = account.fingerprint
             if any(known not in ("", key) for known in (state.refused_key, state.key)):
                 self._pool.observe(Transition(account.name, KeyChanged(key), time.time()))
 

@@ -87,7 +87,7 @@ async def _probed(call: Call, name: str, model: str | None) -> Finding:
     except KeyError:
         state = AccountState(name)
     finding, transition = await probe(
-        gateway.bench.upstreams.client, gateway.config, account, state, who="operator", model=model
+        gateway.bench.upstreams.calls, gateway.config, account, state, who="operator", model=model
     )
     if transition is not None:
         outcome = transition
@@ -146,7 +146,7 @@ async def _rotate(call: Call, asked: RotateAccount) -> Rotated:
     finding: Finding | None = None
     if asked.test:
         finding, _ = await probe(
-            call.gateway.bench.upstreams.client,
+            call.gateway.bench.upstreams.calls,
             call.gateway.config,
             changes.changed(account),
             AccountState(name),

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from dragoman.config.aws_hosts import region_and_name
-from dragoman.config.credentials import AwsCredentials
+from dragoman.config.credentials import (
+    AwsCredentials,
+    AzureCredentials,
+    CommandCredentials,
+    OAuthCredentials,
+)
 from dragoman.config.settings import PLACES, Account, Upstream
 
 _PLACE = re.compile(rf"\{{({'|'.join(PLACES)})\}}")
@@ -23,8 +28,46 @@ def credential_faults(account: Account, upstream: Upstream) -> Iterator[_Fault]:
     for name in dict.fromkeys(_PLACE.findall(url)):
         message = f"required: the base_url of {upstream.name} has {{{name}}}"
         yield (name,), message
-    if isinstance(account.credentials, AwsCredentials) and "{" not in url:
-        yield from _scope_faults(account, account.credentials, urlsplit(url).hostname or "")
+    settings = account.credentials
+    if isinstance(settings, AwsCredentials):
+        yield from _aws_faults(settings)
+        if "{" not in url:
+            yield from _scope_faults(account, settings, urlsplit(url).hostname or "")
+    elif isinstance(settings, AzureCredentials):
+        given = [name for name in _PROOFS if getattr(settings, name) is not None]
+        if len(given) > 1:
+            yield ("credentials", given[1]), f"excludes {given[0]}: set one of them"
+    elif isinstance(settings, CommandCredentials):
+        if not settings.command:
+            yield ("credentials", "command"), "has no program"
+    elif isinstance(settings, OAuthCredentials):
+        yield from _oauth_faults(settings)
+
+
+_PROOFS = ("client_secret", "certificate", "token_file")
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def _aws_faults(settings: AwsCredentials) -> Iterator[_Fault]:
+    id, secret = settings.access_key_id, settings.secret_access_key
+    if (id is None) is not (secret is None):
+        missing = "access_key_id" if id is None else "secret_access_key"
+        yield ("credentials", missing), "required: an access key has both"
+    if id is not None and settings.profile is not None:
+        yield ("credentials", "profile"), "excludes access_key_id: set one of them"
+
+
+def _oauth_faults(settings: OAuthCredentials) -> Iterator[_Fault]:
+    parts = urlsplit(settings.token_url)
+    is_here = parts.scheme == "http" and parts.hostname in _LOOPBACK
+    if not is_here and (parts.scheme != "https" or not parts.hostname):
+        yield ("credentials", "token_url"), "expected an https address, or one of this machine"
+    if settings.grant != "client_credentials" and settings.token_file is None:
+        yield ("credentials", "token_file"), f"required by grant {settings.grant}"
+    if settings.client_auth == "private_key_jwt" and settings.private_key is None:
+        yield ("credentials", "private_key"), "required by client_auth private_key_jwt"
+    if settings.client_auth == "private_key_jwt" and settings.client_id is None:
+        yield ("credentials", "client_id"), "required by client_auth private_key_jwt"
 
 
 def _scope_faults(account: Account, settings: AwsCredentials, host: str) -> Iterator[_Fault]:

@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import checks
 from dragoman.config.convert import Converter, Lookup, dotted
+from dragoman.config.credentials import FILES
 from dragoman.config.errors import ConfigError, Problem
 from dragoman.config.files import file_at, read_file
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import resolve_later, resolve_secret
-from dragoman.config.settings import Config, Models, Route
+from dragoman.config.settings import Account, Config, Models, Route
 from dragoman.config.toml_lines import Path as KeyPath
 from dragoman.config.toml_lines import TomlLines
 from dragoman.protocols.dialects import DIALECTS
@@ -119,7 +120,7 @@ def with_files(loaded: Loaded, directory: Path) -> Loaded:
 
 
 def _with_files(config: Config, directory: Path) -> Config:
-    """The configuration with the paths of the server's files resolved."""
+    """The configuration with the paths of the server's and the accounts' files resolved."""
     server = config.server
     named = {
         "unix_socket": server.unix_socket,
@@ -131,7 +132,21 @@ def _with_files(config: Config, directory: Path) -> Config:
         for name, path in named.items()
         if path is not None
     }
-    return replace(config, server=replace(server, **found)) if found else config
+    accounts = tuple(_with_credential_files(account, directory) for account in config.accounts)
+    return replace(config, server=replace(server, **found), accounts=accounts)
+
+
+def _with_credential_files(account: Account, directory: Path) -> Account:
+    settings = account.credentials
+    if settings is None:
+        return account
+    named = {name: getattr(settings, name, None) for name in FILES}
+    found = {
+        name: os.fspath(file_at(path, directory))
+        for name, path in named.items()
+        if path is not None
+    }
+    return replace(account, credentials=replace(settings, **found)) if found else account
 
 
 def _with_storage(config: Config, directory: Path) -> Config:

@@ -26,7 +26,13 @@ from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import names
 from dragoman.config.changes import needs_restart
 from dragoman.config.convert import kinds_of, registered
-from dragoman.config.credentials import AwsCredentials
+from dragoman.config.credentials import (
+    AwsCredentials,
+    AzureCredentials,
+    CommandCredentials,
+    GoogleCredentials,
+    OAuthCredentials,
+)
 from dragoman.config.files import FileText
 from dragoman.config.limits import Limit, Weights
 from dragoman.config.secret import Secret
@@ -69,7 +75,11 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[upstreams.probe]`", Probe),
     ("`[[upstreams.rules]]`", Rule),
     ("`[[accounts]]`", Account),
-    ('`credentials = { kind = "aws" }` of `[[accounts]]`', AwsCredentials),
+    ('`credentials` of `kind = "aws"`', AwsCredentials),
+    ('`credentials` of `kind = "google"`', GoogleCredentials),
+    ('`credentials` of `kind = "azure"`', AzureCredentials),
+    ('`credentials` of `kind = "command"`', CommandCredentials),
+    ('`credentials` of `kind = "oauth2"`', OAuthCredentials),
     ("`[[routes]]`", Route),
     ("`[[routes.fallbacks]]`", Fallback),
     ("`[options]` and `[routes.options]`", Options),

@@ -11,11 +11,11 @@ from msgspec import Meta, Struct, field
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config.access_rules import AccessRules, KeyRules, Name, NonEmpty
-from dragoman.config.credentials import Credentials
+from dragoman.config.credentials import Credentials, print_of
 from dragoman.config.files import FileText
 from dragoman.config.limits import Limit
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
-from dragoman.config.secret import Secret
+from dragoman.config.secret import Secret, fingerprint
 from dragoman.failing import Rule
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Endpoint
@@ -487,6 +487,12 @@ class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     balance: float | None = None
     """Tokens left for this account, for `selection = "highest_balance"`; the usage of its answers
     is subtracted."""
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that distinguish its key or credentials from others without showing
+        them; empty for none."""
+        return fingerprint(self.key) if self.credentials is None else print_of(self.credentials)
 
     def base_url(self, upstream: Upstream) -> str:
         """The base URL of its upstream, with its placeholders replaced where the account has a

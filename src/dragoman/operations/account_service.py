@@ -156,7 +156,7 @@ class AccountService:
             except (Unknown, Conflict):
                 return
             outcome = transition.outcome
-            if isinstance(outcome, Failed) and outcome.key != fingerprint(account.key):
+            if isinstance(outcome, Failed) and outcome.key != account.fingerprint:
                 return
             self._store.apply([transition])
             after = {"outcome": type(outcome).__name__.lower()}

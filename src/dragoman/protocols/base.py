@@ -125,11 +125,11 @@ PIECES = frozenset(
 class Outbound(Struct, frozen=True):
     """The context of a request's writer.
 
-    `model` is the upstream's name of the model, `names` the map of tool names. Losses go into
-    `ledger`; the writer never refuses a request, the policy does. With `same_protocol` the client
-    uses the upstream's protocol. Then `unknown` has the members of the client's objects that the
-    canonical model has no field for, by the path of the object; a writer takes out those that it
-    writes.
+    `model` is the upstream's name of the model, `asked` the client's; `names` is the map of tool
+    names. Losses go into `ledger`; the writer never refuses a request, the policy does. With
+    `same_protocol` the client uses the upstream's protocol. Then `unknown` has the members of the
+    client's objects that the canonical model has no field for, by the path of the object; a writer
+    takes out those that it writes.
     """
 
     model: str
@@ -140,6 +140,7 @@ class Outbound(Struct, frozen=True):
     capabilities: Capabilities = Capabilities()
     same_protocol: bool = False
     unknown: dict[str, JsonObject] = {}
+    asked: str = ""
 
     def with_unknown(self, written: JsonObject, path: str) -> JsonObject:
         """An object that stands for the client's at `path`, with the unknown members of that."""
@@ -156,7 +157,7 @@ class Outbound(Struct, frozen=True):
         """Report the image at `path`, which the model does not take. Returns the text that is sent
         in its place where the policy allows that: without any, the model would ask for it again."""
         self.unknown.pop(path, None)
-        self.ledger.add(path, LossKind.CONTENT, f"the model {self.model} takes no images")
+        self.ledger.add(path, LossKind.CONTENT, f"the model {self.asked} takes no images")
         return "[image left out: the model takes no images]"
 
 

@@ -215,8 +215,9 @@ class UpstreamResponses:
     ) -> None:
         builder = self._builders.of(account)
         path = f"/responses/{name}{below}"
-        request = builder.bodyless(incoming.method, path, incoming.query.decode("latin-1"))
         try:
+            await builder.ready()
+            request = builder.bodyless(incoming.method, path, incoming.query.decode("latin-1"))
             async with await self._client.send(request) as answer:
                 if not 200 <= answer.status < 300:
                     message = builder.mask.error(await read_error(answer))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 
+from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.admin.sessions import SessionOwner
 from dragoman.config import Config
 from dragoman.edge.logins import relay_logins
@@ -26,9 +27,12 @@ class Common:
             is_shared=config.storage.url is not None, states=limit_states_for(config)
         )
         self.limits.register(self.owner.handlers)
+        self.credentials = CredentialOwner()
+        self.credentials.register(self.owner.handlers)
         relay_logins(self.owner)
 
     async def close(self) -> None:
         """End, once no worker serves."""
         await self.limits.close()
+        await self.credentials.close()
         self.sessions.close()

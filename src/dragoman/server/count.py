@@ -158,10 +158,11 @@ class Counter:
             passed = codec.endpoint.passed_on(incoming.headers)
             headers = {name: passed[name] for name in endpoint.forwarded if name in passed}
         path = counting.path_for(target.model, endpoint.quote)
-        request = builder.post(
-            path, body, headers, stream=False, route=target.headers, proxy=lease.proxy
-        )
         try:
+            await builder.ready()
+            request = builder.post(
+                path, body, headers, stream=False, route=target.headers, proxy=lease.proxy
+            )
             async with await self._upstreams.client.send(request) as answer:
                 if not 200 <= answer.status < 300:
                     error_body = builder.mask.error(await read_error(answer))

@@ -15,6 +15,9 @@ from weakref import finalize
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.accounts.credentials.authorising import expiring
+from dragoman.accounts.credentials.holding import Held
+from dragoman.accounts.credentials.reporting import note_change
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
@@ -61,6 +64,7 @@ from dragoman.server.models import Catalogue, fetch_models
 from dragoman.serving.account_slots import AccountSlots
 from dragoman.serving.affinity import ForeignReasoning
 from dragoman.serving.attribution import Attributor
+from dragoman.serving.calls import Calls, credentials_of
 from dragoman.serving.conversations import Conversations
 from dragoman.serving.exchange import Exchange, Recording
 from dragoman.serving.large import LargeBodies
@@ -152,6 +156,8 @@ class Services:
         self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
         pool = AccountPool(config)
         pool.share(AccountSlots(link, lambda name: self.generation.pool.has_room(name)))
+        self.credentials = credentials_of(link, self.client, self._credential_changed)
+        self.credentials.serve(expiring(config))
         self.account_sync = _account_sync(
             config, pool, self.meter, self.keys, "" if slot is None else slot.gateway
         )
@@ -212,7 +218,7 @@ class Services:
         metrics.set_listed(listed_models(config, self.generation.prices))
         self.prober = Prober(
             self.current,
-            self.client,
+            Calls(self.client, self.credentials),
             metrics,
             self.account_sync,
             worker=0 if slot is None else slot.number,
@@ -270,7 +276,7 @@ class Services:
         else:
             upstreams = Upstreams(
                 pool or AccountPool(replace(config, accounts=())),
-                UpstreamRequestBuilders(config.upstreams),
+                UpstreamRequestBuilders(config.upstreams, self.credentials),
                 self.client,
                 AccountLimits(self.limits, self.admission.expected, config.accounts)
                 if any(one.limits for one in config.accounts)
@@ -415,8 +421,13 @@ class Services:
         if self.request_log is not None:
             self.request_log.add_protocols(protocols_of(config))
         self.generation = self.current.generation = generation
+        self.credentials.serve(expiring(config))
         self.prober.start()
         self.alerts.start()
+
+    def _credential_changed(self, held: Held) -> None:
+        """A credential was obtained, or could not be."""
+        note_change(self.generation.pool, held, time.time())
 
     def _count(self, incoming: IncomingRequest, record: Record) -> None:
         """A request that came from no client has ended."""
@@ -436,6 +447,7 @@ class Services:
                 self.account_sync.claim,
                 lambda: self.generation.stored.background,
             )
+        self.credentials.start()
         self.scrape.start()
         self.prober.start()
         self.alerts.start()

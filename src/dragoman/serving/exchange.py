@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.accounts.credentials.decide.refreshing import Credential
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import (
     Fault,
@@ -483,13 +484,15 @@ class Exchange:
         if context.has_choice or context.record.attempts > 1:
             # Else there is no other account that reasoning could be of.
             dropped = await self._conversations.drop_foreign_reasoning(context, lease)
-        repeated = False
+        repeated = renewed = False
+        used: Credential | None = None
         while True:
             context.record.sent_at = time.perf_counter()
             context.record.bytes_up, context.record.bytes_down = len(context.call.body), 0
             send = partial(_send, context, lease, builder, client)
             rounds = context.rounds = self._rounds(context, builder, send)
             try:
+                used = await builder.ready()
                 answer = await send()
                 try:
                     self._upstreams.pool.heard(lease, answer.headers)
@@ -515,6 +518,10 @@ class Exchange:
                     raise
                 context.forget_attempt()
                 context.call.search_anew()
+                if used is not None and not renewed:
+                    renewed = await _renewed(builder, used, failure, context.plan.upstream.name)
+                    if renewed:
+                        continue
                 if is_about_reasoning(context.call.codec, failure):
                     if repeated:
                         raise
@@ -624,6 +631,20 @@ async def _send(
         lease.fell_silent,
         context,
     )
+
+
+async def _renewed(
+    builder: UpstreamRequestBuilder, used: Credential, failure: Failure, upstream: str
+) -> bool:
+    """Whether a request that was refused is repeated with another credential.
+
+    Raises:
+        Failure: there is none.
+    """
+    try:
+        return await builder.renewed(used, failure.status, failure.symptom)
+    except CallError as error:
+        raise failed_call(error, upstream) from None
 
 
 async def _check(

@@ -83,6 +83,13 @@ class Failure(Exception):
         self.silent = silent
 
 
+class Unauthorised(CallError):
+    """A request could not be authorised. The message says why."""
+
+    sent = False
+    cause = "no_credential"
+
+
 def failed_call(error: CallError, upstream: str) -> Failure:
     """The failure of a call that brought no complete answer."""
     kind = FaultKind.UPSTREAM_FAILED
@@ -92,7 +99,10 @@ def failed_call(error: CallError, upstream: str) -> Failure:
     elif isinstance(error, BodyTooLarge):
         problem = "sent an answer that is too large"
     problem = _CAUSES.get(error.cause, problem)
-    code = "timeout" if kind is FaultKind.UPSTREAM_TIMEOUT else "upstream_error"
+    if isinstance(error, Unauthorised):
+        kind = FaultKind.NO_ACCOUNT
+        problem = f"cannot be asked by this account: {error}"
+    code = _CODES_OF_CALLS.get(kind, "upstream_error")
     message = f"The upstream {upstream} {problem} ({type(error).__name__})."
     return Failure(
         Fault(kind, message, code=code),
@@ -104,6 +114,11 @@ def failed_call(error: CallError, upstream: str) -> Failure:
         silent=isinstance(error, FirstByteTimeout | IdleTimeout),
     )
 
+
+_CODES_OF_CALLS = {
+    FaultKind.UPSTREAM_TIMEOUT: "timeout",
+    FaultKind.NO_ACCOUNT: "no_account_available",
+}
 
 _CAUSES = {
     "connection_refused": "could not be reached: it refused the connection",

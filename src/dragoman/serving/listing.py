@@ -17,8 +17,9 @@ from dragoman.printable import printable
 from dragoman.protocols.fields import JsonObject
 from dragoman.serving.advice import Adviser, is_own
 from dragoman.serving.answers import read_error
+from dragoman.serving.calls import Calls, own_calls
 from dragoman.serving.failures import Failure, failed_call, refused
-from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
+from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError, TotalTimeout
 
@@ -52,6 +53,7 @@ async def read_models(
     if not upstream.endpoint.lists_models:
         message = "The service has no list of models."
         raise Failure(Fault(FaultKind.NOT_FOUND, message, status=404), Symptom(404))
+    await builder.ready()
     async with await client.send(builder.get(form.path, form.query, proxy)) as answer:
         if answer.status != 200:
             body = builder.mask.error(await read_error(answer))
@@ -85,7 +87,7 @@ async def listings(config: Config, accounts: Iterable[Account]) -> AsyncIterator
     """Ask the upstream of each account for its models, some at once; in the order of answers. Of
     servers of one's own it is also found out what to set for the models that routes name, else for
     the first one listed."""
-    async with UpstreamClient() as client:
+    async with own_calls() as calls:
         free = asyncio.Semaphore(_MOST_AT_ONCE)
 
         async def ask(account: Account) -> Listing:
@@ -94,7 +96,7 @@ async def listings(config: Config, accounts: Iterable[Account]) -> AsyncIterator
             named = [one.model or one.match for one in routed]
             named = [name for name in named if "*" not in name]
             async with free:
-                return await listing(client, upstream, account, named)
+                return await listing(calls, upstream, account, named)
 
         tasks = [asyncio.create_task(ask(account)) for account in accounts]
         for task in asyncio.as_completed(tasks):
@@ -102,7 +104,7 @@ async def listings(config: Config, accounts: Iterable[Account]) -> AsyncIterator
 
 
 async def listing(
-    client: UpstreamClient, upstream: Upstream, account: Account, named: Sequence[str] = ()
+    calls: Calls, upstream: Upstream, account: Account, named: Sequence[str] = ()
 ) -> Listing:
     """Ask for the models that this account may use, and a server of one's own about those that are
     `named`."""
@@ -110,7 +112,7 @@ async def listing(
     listed: dict[str, JsonObject] = {}
     advice: list[str] = []
     status, message = 200, ""
-    builder = UpstreamRequestBuilder(UpstreamDefaults(upstream), account)
+    client, builder = calls.client, calls.builder(upstream, account)
     try:
         async with asyncio.timeout(_TIME_LIMIT_S):
             entries = await read_models(client, builder, upstream, proxy_of(upstream, account))

@@ -29,16 +29,14 @@ from dragoman.canonical.options import Options
 from dragoman.canonical.requests import Request, Turn
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.config.names import matches
-from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 from dragoman.operations.errors import NoModel
 from dragoman.protocols.presets import completed
 from dragoman.serving.answers import holds_events, read_error
+from dragoman.serving.calls import Calls, own_calls
 from dragoman.serving.failures import Failure, failed_call, refused, unusable
 from dragoman.serving.listing import NO_LIST, one_line, proxy_of, read_models
-from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
 from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
-from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError, TotalTimeout
 
 if TYPE_CHECKING:
@@ -93,9 +91,7 @@ def named_model(config: Config, upstream: Upstream, account: Account) -> str:
     return ""
 
 
-async def _listed_model(
-    client: UpstreamClient, config: Config, upstream: Upstream, account: Account
-) -> str:
+async def _listed_model(calls: Calls, config: Config, upstream: Upstream, account: Account) -> str:
     """A model that the upstream lists for an account: the first to which a route leads, else the
     first.
 
@@ -103,9 +99,9 @@ async def _listed_model(
         Failure: it refused.
         NoModel: it lists none.
     """
-    builder = UpstreamRequestBuilder(UpstreamDefaults(upstream), account)
+    builder = calls.builder(upstream, account)
     try:
-        entries = await read_models(client, builder, upstream, proxy_of(upstream, account))
+        entries = await read_models(calls.client, builder, upstream, proxy_of(upstream, account))
     except CallError as error:
         raise failed_call(error, upstream.name) from None
     except ValueError:
@@ -123,7 +119,7 @@ async def _listed_model(
 
 
 async def probe(
-    client: UpstreamClient,
+    calls: Calls,
     config: Config,
     account: Account,
     state: AccountState,
@@ -145,8 +141,8 @@ async def probe(
     failure: Failure | None = None
     try:
         async with asyncio.timeout(_TIME_LIMIT_S):
-            model = model or await _listed_model(client, config, upstream, account)
-            await _answer(client, upstream, account, model, proxy or proxy_of(upstream, account))
+            model = model or await _listed_model(calls, config, upstream, account)
+            await _answer(calls, upstream, account, model, proxy or proxy_of(upstream, account))
     except Failure as failed:
         failure = failed
     except TimeoutError:
@@ -162,7 +158,7 @@ async def probe(
         )
         why, message = decision.why, one_line(failure.fault.message)
         if decision.verdict not in (Verdict.RETURN_TO_CLIENT, Verdict.TRY_NEXT):
-            key = fingerprint(account.key)
+            key = account.fingerprint
             outcome = Failed(decision, who, failure.symptom.status, key, sent_at)
             transition = Transition(account.name, outcome, now, model, random.random())
         elif not why:
@@ -183,20 +179,21 @@ async def probe(
 
 
 async def _answer(
-    client: UpstreamClient, upstream: Upstream, account: Account, model: str, proxy: Secret | None
+    calls: Calls, upstream: Upstream, account: Account, model: str, proxy: Secret | None
 ) -> None:
     """Return if the upstream answers as it should.
 
     Raises:
         Failure: it does not.
     """
-    builder = UpstreamRequestBuilder(UpstreamDefaults(upstream), account)
+    builder = calls.builder(upstream, account)
     question = ClientRequest.of(upstream.protocol, _question(model))
     call = Call(question, upstream.protocol, _settings(upstream, model))
-    request = builder.post(call.path, call.body, None, stream=False)
-    request = replace(request, proxy=None if proxy is None else proxy.reveal())
     try:
-        async with await client.send(request) as answer:
+        await builder.ready()
+        request = builder.post(call.path, call.body, None, stream=False)
+        request = replace(request, proxy=None if proxy is None else proxy.reveal())
+        async with await calls.client.send(request) as answer:
             if not 200 <= answer.status < 300:
                 body = builder.mask.error(await read_error(answer))
                 raise refused(call.codec, answer.status, answer.headers, body)
@@ -242,14 +239,14 @@ def probe_all(context: StoreContext, names: Iterable[str], model: str | None) ->
     waiting = [queries.account(name) for name in names]
     states = queries.states()
     with asyncio.Runner() as runner:
-        client = UpstreamClient()
-        runner.run(client.start())
+        own = own_calls()
+        calls = runner.run(own.__aenter__())
         try:
             while waiting:
                 now, waiting = waiting[:_MOST_AT_ONCE], waiting[_MOST_AT_ONCE:]
-                calls = [
+                probes = [
                     probe(
-                        client,
+                        calls,
                         config,
                         account,
                         states.get(account.name, AccountState(account.name)),
@@ -258,12 +255,12 @@ def probe_all(context: StoreContext, names: Iterable[str], model: str | None) ->
                     )
                     for account in now
                 ]
-                for finding, transition in runner.run(_all(calls)):
+                for finding, transition in runner.run(_all(probes)):
                     if transition is not None:
                         context.accounts.observe(transition)
                     yield finding
         finally:
-            runner.run(client.aclose())
+            runner.run(own.__aexit__(None, None, None))
 
 
 async def _all(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

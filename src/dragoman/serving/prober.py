@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from dragoman.accounts.sync import AccountSync
 from dragoman.observability.current import Current
 from dragoman.observability.metrics.metrics import Metrics
+from dragoman.serving.calls import Calls
 from dragoman.serving.probe import probe
-from dragoman.upstream.client import UpstreamClient
 
 _log = logging.getLogger("dragoman.gateway")
 
@@ -33,7 +33,7 @@ class Prober:
     def __init__(
         self,
         current: Current,
-        client: UpstreamClient,
+        calls: Calls,
         metrics: Metrics,
         account_sync: AccountSync | None,
         *,
@@ -41,7 +41,7 @@ class Prober:
         workers: int = 1,
     ) -> None:
         self._current = current
-        self._client = client
+        self._calls = calls
         self._metrics = metrics
         self._account_sync = account_sync
         self._worker = worker
@@ -110,7 +110,7 @@ class Prober:
         try:
             with now.pool.probing(name):
                 finding, transition = await probe(
-                    self._client, now.config, account, state, who="probe"
+                    self._calls, now.config, account, state, who="probe"
                 )
         except Exception as error:
             _log.error("the probe of account %s failed: %s", name, type(error).__name__)

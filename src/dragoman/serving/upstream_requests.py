@@ -6,12 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import dragoman
-from dragoman.accounts.credentials.authorising import Authoriser, Outgoing, fixed_authoriser
+from dragoman.accounts.credentials.authorising import Outgoing, authoriser_of
+from dragoman.accounts.credentials.decide.refreshing import Credential
+from dragoman.accounts.credentials.holding import Credentials, NoCredential
+from dragoman.accounts.credentials.place import place_of
+from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.accounts.pool import account_tag
 from dragoman.canonical.masking import Mask
 from dragoman.config import Account, Secret, Upstream
 from dragoman.config.credentials import secrets_of
 from dragoman.protocols.base import auth_header
+from dragoman.serving.failures import Unauthorised
 from dragoman.upstream.request import SocketUse, Timeouts, TlsSettings, UpstreamRequest
 from dragoman.upstream.urls import join_url, parse_url
 
@@ -84,32 +89,35 @@ def tls_settings(upstream: Upstream) -> TlsSettings:
 
 class UpstreamRequestBuilder:
     """Builds the requests for one account of one upstream. Parts that never change are built once.
-    An account with credentials has an `authoriser`, which adds the headers of each request last.
+    Requests of an account with credentials are authorised last: await `ready` before.
 
     `mask` hides the secrets that are sent, in case the upstream quotes them; `tag` stands for the
     account where clients can see it.
     """
 
     __slots__ = (
+        "_authoriser",
         "_base_url",
         "_defaults",
         "_fixed",
+        "_masked",
         "_names",
         "_proxy",
         "_ready",
-        "authoriser",
+        "_secrets",
         "mask",
         "tag",
     )
 
-    def __init__(self, common: UpstreamDefaults, account: Account) -> None:
+    def __init__(
+        self, common: UpstreamDefaults, account: Account, credentials: Credentials | None = None
+    ) -> None:
+        """`credentials` has those that expire; None: the account has none of these."""
         self._defaults = common
         self.tag = account_tag(account.name)
         self._base_url = account.base_url(common.upstream)
-        self.authoriser: Authoriser | None = None
-        if account.credentials is not None:
-            host = parse_url(self._base_url).host
-            self.authoriser = fixed_authoriser(account.credentials, host, account.region or "")
+        place = place_of(account, common.upstream)
+        self._authoriser = authoriser_of(account, place, credentials)
         headers = common.headers.copy()
         if account.key is not None:
             name, value = auth_header(common.upstream.auth_style, account.key.reveal())
@@ -120,10 +128,41 @@ class UpstreamRequestBuilder:
             own = _revealed(account.headers)
             headers |= own
             self._names |= own.keys()
-        self.mask = Mask(_secrets(account, common.secrets))
+        self._secrets = tuple(_secrets(account, common.secrets))
+        self.mask = Mask(self._secrets)
+        self._masked: Credential | None = None
         self._fixed = headers
         self._ready: dict[bool, tuple[Header, ...]] = {}
         self._proxy = common.proxy if account.proxy is None else account.proxy.reveal()
+
+    async def ready(self) -> Credential | None:
+        """Wait until requests can be authorised. Returns by what; None if the account has a key.
+
+        Raises:
+            Unauthorised: they cannot be.
+        """
+        if self._authoriser is None:
+            return None
+        try:
+            await self._authoriser.ready()
+        except NoCredential as error:
+            raise Unauthorised(str(error)) from None
+        return self._authoriser.current
+
+    async def renewed(self, used: Credential | None, status: int, symptom: Symptom) -> bool:
+        """Whether a request that was refused so is to be repeated once, since it was not the
+        account that was refused: what it was authorised by had expired.
+
+        Raises:
+            Unauthorised: there is nothing else to authorise it by.
+        """
+        if self._authoriser is None:
+            return False
+        said = " ".join((*symptom.words, symptom.text))
+        try:
+            return await self._authoriser.renewed(used, status, symptom.headers, said)
+        except NoCredential as error:
+            raise Unauthorised(str(error)) from None
 
     def post(
         self,
@@ -144,6 +183,9 @@ class UpstreamRequestBuilder:
         differ from the upstream's own where the route's capabilities do. Neither replaces what the
         configuration sets, and nor does `idempotency_key`, which is sent where the protocol takes
         one. `socket` is as in `UpstreamRequest`.
+
+        Raises:
+            NoCredential: the account has credentials, but `ready` was not awaited.
         """
         passed: dict[str, Header] = {}
         if route is not None:
@@ -190,10 +232,13 @@ class UpstreamRequestBuilder:
             query = f"{own}&{query}" if own and query else own or query
         url = join_url(self._base_url, self._defaults.version + path, query)
         authorisation: tuple[Header, ...] = ()
-        if self.authoriser is not None:
+        if self._authoriser is not None:
             target = parse_url(url)
             outgoing = Outgoing(method, target.authority, target.path, headers, body)
-            authorisation = self.authoriser.headers(outgoing)
+            authorisation = self._authoriser.headers(outgoing)
+            if self._masked is not self._authoriser.current:
+                self._masked = self._authoriser.current
+                self.mask = Mask((*self._secrets, *self._authoriser.secrets()))
         return UpstreamRequest(
             method=method,
             url=url,
@@ -204,17 +249,20 @@ class UpstreamRequestBuilder:
             proxy=self._proxy if proxy is None else proxy.reveal(),
             tls=self._defaults.tls,
             # The handshake of a connection would outlast what authorised it.
-            socket=socket if self.authoriser is None else None,
+            socket=socket if self._authoriser is None else None,
         )
 
 
 class UpstreamRequestBuilders:
     """The request builders of all accounts, made when they are first needed: accounts are added,
-    changed and removed while the gateway runs."""
+    changed and removed while the gateway runs. `credentials` are as in `UpstreamRequestBuilder`."""
 
-    __slots__ = ("_defaults", "_made")
+    __slots__ = ("_defaults", "_made", "credentials")
 
-    def __init__(self, upstreams: Iterable[Upstream]) -> None:
+    def __init__(
+        self, upstreams: Iterable[Upstream], credentials: Credentials | None = None
+    ) -> None:
+        self.credentials = credentials
         self._defaults = {upstream.name: UpstreamDefaults(upstream) for upstream in upstreams}
         self._made: dict[str, tuple[Account, UpstreamRequestBuilder]] = {}
 
@@ -222,7 +270,8 @@ class UpstreamRequestBuilders:
         """The request builder of `account` as it is now."""
         made = self._made.get(account.name)
         if made is None or made[0] is not account:
-            made = account, UpstreamRequestBuilder(self._defaults[account.upstream], account)
+            common = self._defaults[account.upstream]
+            made = account, UpstreamRequestBuilder(common, account, self.credentials)
             self._made[account.name] = made
             if len(self._made) > _MOST_MADE:
                 del self._made[next(iter(self._made))]

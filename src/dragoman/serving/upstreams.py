@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
+from dragoman.serving.calls import Calls
 from dragoman.serving.limits.accounts import AccountLimits
 from dragoman.serving.searches import SearchEngine
 from dragoman.serving.upstream_requests import UpstreamRequestBuilders
@@ -20,3 +21,8 @@ class Upstreams(Struct, frozen=True, weakref=True):
     client: UpstreamClient
     limits: AccountLimits | None = None
     engine: SearchEngine | None = None
+
+    @property
+    def calls(self) -> Calls:
+        """What calls an upstream by one account, apart from the requests of clients."""
+        return Calls(self.client, self.builders.credentials)

@@ -458,6 +458,7 @@ class Call:
             sealer=settings.sealer,
             options=settings.options,
             capabilities=settings.capabilities,
+            asked=self._source.model,
         )
 
     @property

@@ -493,6 +493,16 @@ def test_tools_of_all_objects_are_read() -> None:
             "contents[0].parts[0].videoMetadata",
             LossKind.CONTENT,
         ),
+        (
+            {"contents": [{"parts": [{"text": "a", "hologram": {"d": 3}}]}]},
+            "contents[0].parts[0].hologram",
+            LossKind.KNOB,
+        ),
+        (
+            {"contents": [{"parts": [{"hologram": {"d": 3}}]}]},
+            "contents[0].parts[0].hologram",
+            LossKind.CONTENT,
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
+from dragoman.accounts.credentials.decide.refreshing import Credential
+from dragoman.accounts.credentials.decide.refusals import clock_of, is_of_clock, says_expired
 from dragoman.accounts.credentials.decide.signing import (
     AwsKeys,
     Headers,
@@ -14,8 +17,12 @@ from dragoman.accounts.credentials.decide.signing import (
     Signer,
     signed_headers,
 )
-from dragoman.config.aws_hosts import region_and_name
-from dragoman.config.credentials import AwsCredentials, Credentials
+from dragoman.accounts.credentials.holding import PREPARING, Credentials, Held, NoCredential
+from dragoman.accounts.credentials.place import Place, place_of
+from dragoman.config import Account, Config
+from dragoman.config.credentials import AwsCredentials
+
+_log = logging.getLogger("dragoman.accounts")
 
 
 class Outgoing(NamedTuple):
@@ -29,42 +36,127 @@ class Outgoing(NamedTuple):
     body: bytes
 
 
-class Authoriser(Protocol):
-    """What authorises the requests of one account."""
+class Authoriser:
+    """Authorises the requests of one account, by its fixed keys or by what is held for it. `scope`
+    is what signatures are valid for; `clock` is Unix time, in seconds."""
 
-    def headers(self, request: Outgoing) -> tuple[tuple[str, str], ...]:
-        """The headers to add to a request."""
+    __slots__ = ("_clock", "_fixed", "_held", "_offset", "_scope", "_signer")
 
-
-class AwsAuthoriser:
-    """Signs requests with keys of AWS. `clock` is Unix time, in seconds."""
-
-    def __init__(self, keys: AwsKeys, scope: Scope, clock: Callable[[], float] = time.time) -> None:
-        self._signer = Signer(keys, scope)
+    def __init__(
+        self,
+        held: Held | None,
+        fixed: Credential | None = None,
+        scope: Scope | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._held = held
+        self._fixed = fixed
+        self._scope = scope
         self._clock = clock
+        self._signer: Signer | None = None
+        self._offset = 0.0
+        """Seconds by which the service's clock is ahead of this machine's."""
+
+    @property
+    def current(self) -> Credential | None:
+        """What requests are authorised by now; None if they cannot be."""
+        return self._fixed if self._held is None else self._held.usable(self._clock())
 
     def headers(self, request: Outgoing) -> tuple[tuple[str, str], ...]:
-        """See `Authoriser.headers`."""
+        """The headers to add to a request.
+
+        Raises:
+            NoCredential: there is none at the moment.
+        """
+        credential = self.current
+        if credential is None:
+            raise NoCredential(PREPARING)
+        if credential.keys is None:
+            return credential.headers
+        signer = self._signer
+        if signer is None or signer.keys is not credential.keys:
+            assert self._scope is not None
+            signer = self._signer = Signer(credential.keys, self._scope)
         signed = signed_headers(request.host, request.headers)
         signable = Signable(request.method, request.path, signed, request.body)
-        return self._signer.headers(signable, self._clock())
+        return signer.headers(signable, self._clock() + self._offset)
+
+    async def ready(self) -> None:
+        """Wait until requests can be authorised.
+
+        Raises:
+            NoCredential: they cannot be.
+        """
+        if self._held is not None and self.current is None:
+            await self._held.ready()
+
+    async def renewed(
+        self, used: Credential | None, status: int, headers: Mapping[str, str], text: str
+    ) -> bool:
+        """Whether a request that was refused may be repeated, authorised by something else: the
+        service says that what was `used` has expired, or that the clocks differ.
+
+        Raises:
+            NoCredential: there is nothing else.
+        """
+        if used is not None and used.keys is not None and is_of_clock(status, text):
+            theirs = clock_of(headers, text)
+            if theirs is None:
+                return False
+            self._offset = theirs - self._clock()
+            _log.warning("this machine's clock is off by %.0f s: set it", -self._offset)
+            return True
+        is_token = used is None or used.keys is None
+        if self._held is None or used is None or not says_expired(status, text, is_token=is_token):
+            return False
+        await self._held.renew(used)
+        return True
+
+    def secrets(self) -> Iterator[str]:
+        """What must not be shown of what requests are authorised by now."""
+        credential = self._fixed if self._held is None else self._held.credential
+        if credential is None:
+            return
+        for _, value in credential.headers:
+            yield value
+            yield value.partition(" ")[2] or value
+        if credential.keys is not None:
+            yield credential.keys.secret
+            if credential.keys.token:
+                yield credential.keys.token
 
 
-def fixed_authoriser(settings: Credentials, host: str, region: str) -> Authoriser:
-    """What authorises requests to `host` by settings that never expire."""
-    return AwsAuthoriser(_static_keys(settings), scope_of(settings, host, region))
+def fixed_credential(account: Account) -> Credential | None:
+    """The credential of an account whose settings are all there is to it; None if it has to be
+    obtained."""
+    settings = account.credentials
+    if not isinstance(settings, AwsCredentials) or settings.form != "signature":
+        return None
+    id, secret, token = settings.access_key_id, settings.secret_access_key, settings.session_token
+    if id is None or secret is None or settings.role_arn is not None:
+        return None
+    keys = AwsKeys(id, secret.reveal(), "" if token is None else token.reveal())
+    return Credential(0.0, keys=keys)
 
 
-def scope_of(settings: AwsCredentials, host: str, region: str) -> Scope:
-    """What signatures of requests to `host` are valid for; `region` is the account's own."""
-    of_host, name = region_and_name(host)
-    return Scope(region or of_host, settings.signing_name or name)
+def expiring(config: Config) -> Iterator[tuple[Account, Place]]:
+    """The accounts of a configuration whose credentials have to be obtained, and for what."""
+    upstreams = {upstream.name: upstream for upstream in config.upstreams}
+    for account in config.accounts:
+        if account.credentials is not None and fixed_credential(account) is None:
+            yield account, place_of(account, upstreams[account.upstream])
 
 
-def _static_keys(settings: AwsCredentials) -> AwsKeys:
-    token = settings.session_token
-    return AwsKeys(
-        settings.access_key_id,
-        settings.secret_access_key.reveal(),
-        "" if token is None else token.reveal(),
-    )
+def authoriser_of(
+    account: Account, place: Place, credentials: Credentials | None
+) -> Authoriser | None:
+    """What authorises the requests of an account; None if it has a key, or nothing. `credentials`
+    are those that expire; None: there is nobody to obtain them."""
+    settings = account.credentials
+    if settings is None:
+        return None
+    scope = place.scope(settings) if isinstance(settings, AwsCredentials) else None
+    fixed = fixed_credential(account)
+    if fixed is not None:
+        return Authoriser(None, fixed, scope)
+    return Authoriser(None if credentials is None else credentials.of(account, place), None, scope)

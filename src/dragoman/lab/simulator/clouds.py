@@ -3,7 +3,7 @@ AI's ``rawPredict`` and Chat, and Azure's deployments.
 
 A request is checked for what the cloud wants of it and turned into that of the vendor's own
 service; its answer is framed as the cloud does. What they want is as anthropic's AnthropicBedrock
-and AnthropicVertex and openai's AzureOpenAI send it. Signatures are not verified.
+and AnthropicVertex and openai's AzureOpenAI send it.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from struct import pack
 from typing import Literal
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 from zlib import crc32
 
 import msgspec
@@ -37,7 +37,6 @@ _VERSIONS: dict[Service, tuple[str, ...]] = {
     "bedrock": ("bedrock-2023-05-31", "2026-10-21"),
     "vertex": ("vertex-2023-10-16", "2026-10-21"),
 }
-_CREDENTIAL = re.compile(r"AWS4-HMAC-SHA256 Credential=([^/,\s]+)/\d{8}/[^/]+/[^/]+/aws4_request,")
 _NOT_FOR_CLOUDS = ("x-api-key", "anthropic-version", "anthropic-workspace-id", "cookie")
 """Headers of Anthropic's own service, and of clients, that no cloud should see."""
 _AWS_NAMES = {
@@ -69,25 +68,25 @@ _PROMPT_REPORT: JsonObject = {
 
 @dataclass(frozen=True, slots=True)
 class CloudCall:
-    """A call of a model by the path of a cloud; the model is empty if it is in the body."""
+    """A call of a model by the path of a cloud; the model is empty if it is in the body. ``sent``
+    is the path as it goes onto the wire, where a signature depends on it."""
 
     service: Service
     protocol: Protocol
     model: str
     stream: bool = False
     counts: bool = False
+    sent: str = ""
 
     def key(self, headers: Mapping[str, str]) -> str:
-        """The key that a request came with, or the id of the one it was signed with; empty if
-        there is none. A signature has to have its date."""
-        given = headers.get("authorization", "")
-        scheme, _, token = given.partition(" ")
-        if scheme.lower() == "bearer":
-            return token
-        if self.service == "azure":
-            return headers.get("api-key", "")
-        found = _CREDENTIAL.match(given) if self.service == "bedrock" else None
-        return found[1] if found is not None and headers.get("x-amz-date") else ""
+        """The key that a request without a token came with; empty if there is none.
+
+        Raises:
+            ApiError: 403, as AWS has it.
+        """
+        if self.service == "bedrock":
+            raise ApiError(403, "Missing Authentication Token")
+        return headers.get("api-key", "") if self.service == "azure" else ""
 
     def plain(
         self, body: JsonObject, headers: Mapping[str, str]
@@ -171,7 +170,8 @@ def cloud_call(path: str, query: str) -> CloudCall | None:
     if found := _INVOKE.fullmatch(path):
         verb = found[2]
         stream = verb == "invoke-with-response-stream"
-        return CloudCall("bedrock", "messages", found[1], stream, verb == _COUNT)
+        sent = f"/model/{quote(found[1], safe=':;')}/{verb}"
+        return CloudCall("bedrock", "messages", found[1], stream, verb == _COUNT, sent)
     if found := _PREDICT.fullmatch(path):
         if found[1] == _COUNT:
             return CloudCall("vertex", "messages", "", counts=True)

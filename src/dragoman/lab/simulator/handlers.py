@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import msgspec
 
 from dragoman.lab.simulator.accounts import KeyBehaviour, subscription_headers
+from dragoman.lab.simulator.authority import Authority
 from dragoman.lab.simulator.clouds import CloudCall
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.delivery import Headers, Reply, full_actions, stream_actions
@@ -48,7 +49,8 @@ _WRONG_PROTOCOL: dict[Protocol, Protocol] = {
 @dataclass(slots=True)
 class RequestContext:
     """A request being handled. ``headers`` have lower-case names; ``own_headers`` are added to the
-    answer. ``call`` is what a Google client's path asks for, ``cloud`` what a cloud's does."""
+    answer. ``call`` is what a Google client's path asks for, ``cloud`` what a cloud's does;
+    ``authority`` checks tokens and signatures."""
 
     record: RecordedRequest
     headers: Mapping[str, str]
@@ -58,6 +60,7 @@ class RequestContext:
     own_headers: tuple[tuple[str, str], ...] = ()
     call: GoogleCall | None = None
     cloud: CloudCall | None = None
+    authority: Authority = field(default_factory=Authority)
 
     def authenticate(self) -> str:
         """The key the request came with.
@@ -65,11 +68,16 @@ class RequestContext:
         Raises:
             ApiError: 401 without one.
         """
-        if self.cloud is not None:
-            return self._authenticate(self.cloud)
         scheme, _, key = self.headers.get("authorization", "").partition(" ")
+        if scheme == "AWS4-HMAC-SHA256":
+            sent = "" if self.cloud is None else self.cloud.sent
+            self.record.key = self.authority.check_signature(self.record, sent)
+            return self.record.key
         if scheme.lower() != "bearer":
             key = ""
+        self.authority.check_token(key)
+        if self.cloud is not None and not key:
+            key = self.cloud.key(self.headers)
         if self.protocol == "messages":
             key = self.headers.get("x-api-key") or key
         if self.protocol == "google":
@@ -80,13 +88,6 @@ class RequestContext:
             raise ApiError(401, "You didn't provide an API key.", code="invalid_api_key")
         self.record.key = key.strip()
         return self.record.key
-
-    def _authenticate(self, cloud: CloudCall) -> str:
-        key = cloud.key(self.headers).strip()
-        if not key:
-            raise ApiError(403 if cloud.service == "bedrock" else 401, "Credentials are missing.")
-        self.record.key = key
-        return key
 
     def request_id(self) -> str:
         return f"req_sim{self.record.number:010d}"

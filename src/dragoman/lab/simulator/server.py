@@ -73,6 +73,7 @@ class Simulator(State):
         protocol = _protocol_of(path, query, by_name) if cloud is None else cloud.protocol
         context = RequestContext(record, by_name, reply, connection, protocol)
         context.call, context.cloud = google_call(path, query), cloud
+        context.authority = self.authority
         try:
             await self._route(context, request)
         except ApiError as error:
@@ -90,6 +91,10 @@ class Simulator(State):
         if path.startswith("/_sim/"):
             status, body = control(self, record)
             await context.reply.whole(status, [("content-type", _JSON)], body)
+            return
+        issued = self.authority.answer(record)
+        if issued is not None:
+            await context.reply.whole(*issued)
             return
         record.number = self.received
         self.received += 1

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from dragoman.lab.simulator.accounts import Keys
+from dragoman.lab.simulator.authority import Authority
 from dragoman.lab.simulator.recording import Recorder
 from dragoman.lab.simulator.registry import named_scenarios
 from dragoman.lab.simulator.scenarios import Source
@@ -13,7 +14,8 @@ class State:
     """Everything a test inspects or controls is an attribute.
 
     ``scenarios`` maps a name to a scenario, addressed as the model ``sim-NAME``; ``keys`` has
-    the behaviours by key; ``requests`` the recorded requests; ``store`` the stored responses.
+    the behaviours by key; ``requests`` the recorded requests; ``store`` the stored responses;
+    ``authority`` issues credentials and checks them.
     ``websockets``: Responses are served over WebSocket; ``socket_seconds`` is the lifetime of a
     connection. ``received`` counts requests.
     """
@@ -23,6 +25,7 @@ class State:
         self.keys = Keys()
         self.requests = Recorder(record, record_bytes)
         self.store = ResponseStore()
+        self.authority = Authority()
         self.received = 0
         self.websockets = True
         self.socket_seconds = 3600.0

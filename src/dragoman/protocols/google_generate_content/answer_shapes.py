@@ -30,6 +30,11 @@ class Call(Message):
     will_continue: bool | None = None
 
 
+def is_empty(call: Call) -> bool:
+    """Whether a call says nothing: the end of one that came in pieces."""
+    return not (call.name or call.id) and bytes(call.args) in (b"", b"null", b"{}")
+
+
 class Part(Message):
     """One piece of content: one of the members of a kind, and what is said of it."""
 

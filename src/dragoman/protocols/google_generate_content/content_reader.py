@@ -174,7 +174,8 @@ class ContentReader(Struct, eq=False):
         return start
 
     def _kind_of(self, part: shapes.Part, path: str) -> str | None:
-        """The member of a part that says what it is; None if only members say so that nobody knows.
+        """The member of a part that says what it is; None if only members say so that nobody knows,
+        which then are what it says.
 
         Raises:
             InvalidRequest: there is none, or more than one.
@@ -200,8 +201,13 @@ class ContentReader(Struct, eq=False):
         report_lost(part, path, self._extras)
         if kind is None and part.thought_signature:
             return "text"
-        if kind is None and not any(one.path.startswith(f"{path}.") for one in self._extras):
-            raise InvalidRequest.at(path, f"must have one of {', '.join(shapes.KINDS)}")
+        if kind is None:
+            inside = [n for n, one in enumerate(self._extras) if one.path.startswith(f"{path}.")]
+            if not inside:
+                raise InvalidRequest.at(path, f"must have one of {', '.join(shapes.KINDS)}")
+            for number in inside:
+                extra = self._extras[number]
+                self._extras[number] = replace(extra, kind=LossKind.CONTENT)
         return kind
 
     # --- parts ----------------------------------------------------------------------------------

@@ -21,9 +21,14 @@ from dragoman.protocols.fields import decode_object
 from dragoman.protocols.google_generate_content import wire
 from dragoman.protocols.google_generate_content.capabilities import GoogleCapabilities, completed
 from dragoman.protocols.google_generate_content.models import MODELS
-from dragoman.protocols.google_generate_content.spelling import both, inner, member, with_inner
+from dragoman.protocols.google_generate_content.spelling import (
+    both,
+    inner,
+    member,
+    number,
+    with_inner,
+)
 from dragoman.protocols.json_array import ARRAY
-from dragoman.protocols.limits import whole
 from dragoman.protocols.numbers import token_count
 from dragoman.protocols.raw import hides_words, text_of
 from dragoman.protocols.traced_settings import settings_at
@@ -84,8 +89,7 @@ def locate_in_cloud(model: str, stream: bool) -> str:
 
 def limits(members: Mapping[str, Raw]) -> int | None:
     """The output limit, which may be a number or its digits; 0 is none."""
-    raw = inner(members, _CONFIG, _LIMIT)
-    return whole(raw) or whole(Raw(text_of(raw).encode(errors="replace"))) or None
+    return number(inner(members, _CONFIG, _LIMIT)) or None
 
 
 def limited(members: Mapping[str, Raw], most: int) -> Mapping[str, Raw]:

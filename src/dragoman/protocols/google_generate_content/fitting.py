@@ -13,10 +13,10 @@ from dragoman.canonical.options import Capabilities
 from dragoman.protocols.base import to_json
 from dragoman.protocols.google_generate_content.capabilities import GoogleCapabilities
 from dragoman.protocols.google_generate_content.conversation import UNSIGNED, ends_with_model
+from dragoman.protocols.google_generate_content.endpoint import limited, limits
 from dragoman.protocols.google_generate_content.history import with_placeholders
 from dragoman.protocols.google_generate_content.spelling import inner, member, with_inner
 from dragoman.protocols.google_generate_content.thinking import BUDGETS
-from dragoman.protocols.limits import whole
 from dragoman.protocols.raw import holds, split_list, split_object, text_of
 
 _CONVERSATION = ("contents", "systemInstruction", "system_instruction")
@@ -81,12 +81,12 @@ def fitted(
 def _within_limit(
     members: Mapping[str, Raw], most: int | None, ledger: Ledger
 ) -> Mapping[str, Raw]:
-    asked = whole(inner(members, "generationConfig", "maxOutputTokens"))
+    asked = limits(members)
     if most is None or asked is None or asked <= most:
         return members
     detail = f"fitted to the upstream's limit of {most} tokens"
     ledger.add("generationConfig.maxOutputTokens", LossKind.REPAIRED, detail)
-    return with_inner(members, "generationConfig", "maxOutputTokens", Raw(b"%d" % most))
+    return limited(members, most)
 
 
 def _thinking(

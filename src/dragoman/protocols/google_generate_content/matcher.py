@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -14,8 +14,10 @@ from dragoman.protocols.fields import SPEAKING, JsonObject
 from dragoman.protocols.google_generate_content.answer_shapes import (
     ANSWER,
     Answer,
+    Call,
     Candidate,
     Part,
+    is_empty,
 )
 from dragoman.protocols.google_generate_content.error_reader import fault_of
 from dragoman.protocols.google_generate_content.errors import is_own_error
@@ -52,6 +54,28 @@ def _parts_of(candidate: Candidate) -> list[Part]:
     return (candidate.content and candidate.content.parts) or []
 
 
+def _calls_of(candidates: Iterable[Candidate]) -> list[Call]:
+    return [
+        part.function_call
+        for candidate in candidates
+        for part in _parts_of(candidate)
+        if part.function_call is not None
+    ]
+
+
+def _are_calls(calls: Iterable[Call], ids: set[str]) -> bool:
+    """Whether clients can answer all calls: each has a name and, if any, an id of its own, which is
+    added to those before. One in pieces, which the client has asked for, has them once."""
+    for call in calls:
+        if call.partial_args or call.will_continue:
+            continue
+        if call.id in ids or not (call.name or is_empty(call)):
+            return False
+        if call.id:
+            ids.add(call.id)
+    return True
+
+
 def _says(part: Part) -> bool:
     """Whether a part has content."""
     if part.text is not None:
@@ -63,7 +87,7 @@ class GoogleMatcher(Watch):
     """The matcher of generateContent; see `base.Matcher`. Only the model name changes in exact
     events."""
 
-    __slots__ = ("_counts", "_ends", "_model", "_passed", "_started", "_waits")
+    __slots__ = ("_counts", "_ends", "_ids", "_model", "_passed", "_started", "_waits")
 
     def __init__(
         self,
@@ -77,6 +101,8 @@ class GoogleMatcher(Watch):
         self._counts: JsonObject = {}
         self._passed: list[Frame | Run] = []
         """What was passed on: chunks as received, or the text of several that have nothing else."""
+        self._ids: set[str] = set()
+        """The ids of the calls so far."""
         self._started = False
         self._waits: set[int] = set()
         """The candidates that have not ended."""
@@ -92,7 +118,7 @@ class GoogleMatcher(Watch):
         if answer is None:
             return self._failed(frame)
         candidates = answer.candidates or []
-        if any(map(_is_refused, candidates)):
+        if any(map(_is_refused, candidates)) or not _are_calls(_calls_of(candidates), self._ids):
             return None
         for candidate in candidates:
             self._take(candidate)
@@ -209,6 +235,8 @@ def match_response(
         return None
     counts = answer.usage_metadata
     usage = read_usage(counts) if counts else None
+    if not _are_calls(_calls_of(candidates), set()):
+        return None
     parts = [part for candidate in candidates for part in _parts_of(candidate)]
     text_bytes = 0 if usage and usage.output else sum(map(_text_bytes, parts))
     if answer.model_version not in (None, model):

@@ -19,8 +19,13 @@ from dragoman.protocols.google_generate_content.history import (
     without_reasoning,
 )
 from dragoman.protocols.google_generate_content.matcher import GoogleMatcher, match_response
-from dragoman.protocols.google_generate_content.spelling import both, check_once, inner, member
-from dragoman.protocols.limits import whole
+from dragoman.protocols.google_generate_content.spelling import (
+    both,
+    check_once,
+    inner,
+    member,
+    number,
+)
 from dragoman.protocols.raw import split_object
 from dragoman.protocols.reading import Names
 
@@ -34,7 +39,7 @@ def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabi
 
 def choices(members: Mapping[str, Raw]) -> int:
     """The number of candidates that a client asked for."""
-    return max(1, whole(inner(members, "generationConfig", "candidateCount")) or 1)
+    return max(1, number(inner(members, "generationConfig", "candidateCount")) or 1)
 
 
 def has_media(members: Mapping[str, Raw]) -> bool:

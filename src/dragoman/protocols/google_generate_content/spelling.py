@@ -10,7 +10,8 @@ from msgspec import Raw
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.raw import join_object, split_object
+from dragoman.protocols.limits import whole
+from dragoman.protocols.raw import join_object, split_object, text_of
 from dragoman.protocols.reading import Shape
 
 
@@ -86,6 +87,12 @@ def with_inner(members: Mapping[str, Raw], outer: str, name: str, value: Raw) ->
     below = split_object(members.get(at)) or {}
     inside = name if name in below or snake(name) not in below else snake(name)
     return {**members, at: join_object({**below, inside: value})}
+
+
+def number(raw: Raw | None) -> int | None:
+    """A number, or the one whose digits a text has, as proto3 JSON allows; None for anything
+    else."""
+    return whole(raw) or whole(Raw(text_of(raw).encode(errors="replace")))
 
 
 def check_once(members: Mapping[str, Raw], names: Iterable[str]) -> None:

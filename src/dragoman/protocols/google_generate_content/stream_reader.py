@@ -52,6 +52,7 @@ from dragoman.protocols.google_generate_content.answer_shapes import (
     Call,
     Candidate,
     Part,
+    is_empty,
 )
 from dragoman.protocols.google_generate_content.error_reader import fault_of
 from dragoman.protocols.google_generate_content.finish_reader import (
@@ -297,10 +298,10 @@ class GoogleReader:
     def _call(self, call: Call, opaque: Opaque | None, events: list[Event]) -> None:
         if call.partial_args or call.will_continue:
             raise UpstreamError.unreadable("it has arguments in pieces, which were not asked for")
-        if not call.name:
-            if call.id or bytes(call.args) not in (b"", b"null", b"{}"):
-                raise UpstreamError.unreadable("a tool call has no name")
+        if is_empty(call):
             return
+        if not call.name:
+            raise UpstreamError.unreadable("a tool call has no name")
         self._has_calls = self._has_content = True
         self._close(events)
         if opaque is not None:

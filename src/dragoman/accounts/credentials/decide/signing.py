@@ -7,7 +7,6 @@ import hmac
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from urllib.parse import quote, unquote_to_bytes
 
 from msgspec import Struct
 
@@ -15,7 +14,9 @@ ALGORITHM = "AWS4-HMAC-SHA256"
 
 Headers = Sequence[tuple[str, str]]
 
-_UNRESERVED = "-_.~"
+_RESERVED = re.compile(rb"[^A-Za-z0-9_.~-]")
+_RESERVED_IN_PATHS = re.compile(rb"[^A-Za-z0-9_.~/-]")
+_ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
 _SIGNED = re.compile(r"host|content-type|x-amzn?-.*|anthropic-.*", re.IGNORECASE)
 _UNSIGNED = frozenset({"x-amzn-trace-id"})
 """Headers that servers between the gateway and the service may change."""
@@ -88,7 +89,9 @@ class Signer:
         ]
         if self.keys.token:
             pairs.append(("X-Amz-Security-Token", self.keys.token))
-        sent = "&".join(f"{_encoded(name)}={_encoded(value)}" for name, value in pairs)
+        sent = "&".join(
+            f"{_encoded(name.encode())}={_encoded(value.encode())}" for name, value in pairs
+        )
         lines, names = canonical_headers([("host", host)])
         empty = hashlib.sha256(b"").hexdigest()
         canonical = canonical_request(method, f"/?{sent}", lines, names, empty)
@@ -145,7 +148,7 @@ def _canonical_path(path: str) -> str:
         elif segment not in ("", "."):
             kept.append(segment)
     ends = path.endswith(("/", "/.", "/..")) and kept
-    return quote(f"/{'/'.join(kept)}{'/' if ends else ''}", safe=f"/{_UNRESERVED}")
+    return _encoded(f"/{'/'.join(kept)}{'/' if ends else ''}".encode(), _RESERVED_IN_PATHS)
 
 
 def _canonical_query(query: str) -> str:
@@ -156,11 +159,11 @@ def _canonical_query(query: str) -> str:
 
 
 def _recoded(text: str) -> str:
-    return quote(unquote_to_bytes(text), safe=_UNRESERVED)
+    return _encoded(_ESCAPED.sub(lambda found: bytes((int(found[1], 16),)), text.encode()))
 
 
-def _encoded(text: str) -> str:
-    return quote(text, safe=_UNRESERVED)
+def _encoded(text: bytes, reserved: re.Pattern[bytes] = _RESERVED) -> str:
+    return reserved.sub(lambda found: b"%%%02X" % found[0][0], text).decode()
 
 
 def stamp(now: float) -> str:

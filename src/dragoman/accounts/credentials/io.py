@@ -1,0 +1,176 @@
+"""What sources of credentials need of the world: HTTP, files, variables and commands."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from dragoman.accounts.credentials.decide.refreshing import CredentialError
+from dragoman.canonical.masking import Mask
+from dragoman.config.files import read_bytes
+
+_MOST_OUTPUT = 64 * 1024
+_PASSED_ON = (
+    "PATH",
+    "HOME",
+    *("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"),
+    *("https_proxy", "http_proxy", "no_proxy"),
+)
+
+
+class Ask(Struct, frozen=True):
+    """A request for a credential. `total_s` is its time limit; `is_direct`: it goes through no
+    proxy, as to an address of the machine's own network."""
+
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    total_s: float = 10.0
+    is_direct: bool = False
+
+    def __repr__(self) -> str:
+        return f"Ask({self.method})"
+
+
+class Answer(Struct, frozen=True):
+    """The answer to an `Ask`; names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Unanswered(Exception):
+    """There is no answer. `was_sent`: the request may have been received."""
+
+    def __init__(self, why: str, *, was_sent: bool) -> None:
+        super().__init__(why)
+        self.was_sent = was_sent
+
+
+Fetch = Callable[[Ask], Awaitable[Answer]]
+"""Sends an `Ask`; raises `Unanswered`."""
+
+
+class World:
+    """What a source may use. `environ` are the variables of this process."""
+
+    def __init__(
+        self, fetch: Fetch, clock: Callable[[], float], environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self._fetch = fetch
+        self.clock = clock
+        self.environ = environ
+
+    async def fetch(self, ask: Ask, who: str) -> Answer:
+        """Ask `who` for something.
+
+        Raises:
+            CredentialError: there is no answer.
+        """
+        try:
+            return await self._fetch(ask)
+        except Unanswered as error:
+            raise CredentialError("unavailable", f"{who} does not answer ({error})") from None
+
+    async def ask(self, ask: Ask) -> Answer:
+        """As `fetch`.
+
+        Raises:
+            Unanswered: there is no answer.
+        """
+        return await self._fetch(ask)
+
+    async def read(self, path: str, what: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            CredentialError: it cannot be read.
+        """
+        try:
+            return await asyncio.to_thread(_read, path)
+        except OSError as error:
+            why = f"{what} cannot be read ({error.strerror or error})"
+            raise CredentialError("unavailable", why) from None
+
+    async def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return await asyncio.to_thread(_is_file, path)
+
+    async def run(
+        self, command: Sequence[str], variables: Mapping[str, str], timeout_s: float
+    ) -> bytes:
+        """The output of a command, which is not run by a shell. It has a process group of its own,
+        which is killed when it takes too long or says too much.
+
+        Raises:
+            CredentialError: it failed.
+        """
+        environ = {name: self.environ[name] for name in _PASSED_ON if name in self.environ}
+        environ |= variables
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
+                env=environ,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise _failed(f"cannot be started ({error.strerror})") from None
+        try:
+            async with asyncio.timeout(timeout_s):
+                output, errors = await asyncio.gather(_most(process.stdout), _most(process.stderr))
+                status = await process.wait()
+        except TimeoutError:
+            raise _failed(f"took more than {timeout_s:g} s") from None
+        finally:
+            _kill(process)
+            await process.wait()
+        if len(output) > _MOST_OUTPUT:
+            raise _failed(f"printed more than {_MOST_OUTPUT} bytes")
+        if status:
+            said = errors.decode("utf-8", "replace").strip().splitlines()
+            shown = f": {_masked(said[-1], environ)}" if said else ""
+            raise _failed(f"failed with status {status}{shown}")
+        return output
+
+
+def _read(path: str) -> bytes:
+    return read_bytes(os.path.expanduser(path))
+
+
+def _is_file(path: str) -> bool:
+    return os.path.isfile(os.path.expanduser(path))
+
+
+async def _most(stream: asyncio.StreamReader | None) -> bytes:
+    """The output of a process; what is too much is cut off, and its pipe closed."""
+    assert stream is not None
+    read = bytearray()
+    while len(read) <= _MOST_OUTPUT and (data := await stream.read(_MOST_OUTPUT)):
+        read += data
+    return bytes(read)
+
+
+def _kill(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _failed(how: str) -> CredentialError:
+    return CredentialError("unavailable", f"its command {how}")
+
+
+def _masked(line: str, variables: Mapping[str, str]) -> str:
+    """A line of what a command says, without the values of what looks like a secret."""
+    secrets = [value for name, value in variables.items() if name not in _PASSED_ON]
+    return Mask(secrets).error(line[:200].encode()).decode("utf-8", "replace")

@@ -1,0 +1,177 @@
+"""Access tokens of an authorisation server (RFC 6749, 7523 and 8693), and those that commands
+print."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+from math import inf
+from typing import Any
+from urllib.parse import quote_plus, urlencode
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman.accounts.credentials.decide.answers import (
+    UNKNOWN_LIFE_S,
+    aws_of,
+    bearer,
+    is_token,
+    json_object,
+    moment,
+    refusal,
+    token_of,
+    unavailable,
+)
+from dragoman.accounts.credentials.decide.jwt import private_key, signed
+from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError, Lack
+from dragoman.accounts.credentials.google import FORM, JSON, JWT_BEARER, TOKEN_EXCHANGE
+from dragoman.accounts.credentials.io import Ask, World
+from dragoman.accounts.credentials.place import Place, check_inputs
+from dragoman.config.credentials import CommandCredentials, OAuthCredentials
+from dragoman.protocols.base import auth_header
+
+_WHO = "the authorisation server"
+_COMMAND = "its command"
+_ASSERTION_S = 300
+_LASTING = {
+    "invalid_client": "its client_id or client_secret is wrong",
+    "unauthorized_client": "its client may not use this grant",
+    "invalid_grant": "its token is not accepted any more",
+    "invalid_scope": "its scope is not known",
+}
+_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_JWT = "urn:ietf:params:oauth:token-type:jwt"
+
+
+async def obtain_oauth(
+    settings: OAuthCredentials, place: Place, lack: Lack | None, world: World
+) -> Credential:
+    """An access token.
+
+    Raises:
+        CredentialError: there is none.
+    """
+    fields, headers = await _request(settings, world)
+    depends = [f"{name}={value}" for name, value in fields.items() if name != "client_assertion"]
+    print_of = hashlib.sha256("\0".join([*depends, str(headers)]).encode()).hexdigest()[:16]
+    check_inputs(print_of, lack)
+    kind, body = FORM, urlencode(fields).encode()
+    if settings.body == "json":
+        kind, body = JSON, msgspec.json.encode(fields)
+    answer = await world.fetch(Ask("POST", settings.token_url, (kind, *headers), body), _WHO)
+    if answer.status not in (200, 201):
+        error = refusal(answer.status, answer.body, _WHO, _LASTING)
+        raise CredentialError(error.problem, str(error), print_of)
+    token, found = token_of(json_object(answer.body, _WHO), _WHO, world.clock())
+    return replace(bearer(found, token), inputs=print_of)
+
+
+async def _request(
+    settings: OAuthCredentials, world: World
+) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    """The members of the request, and its own headers."""
+    fields: dict[str, str] = {}
+    if settings.grant == "client_credentials":
+        fields["grant_type"] = "client_credentials"
+    else:
+        assert settings.token_file is not None
+        token = (await world.read(settings.token_file, "its token file")).decode("utf-8", "replace")
+        if settings.grant == "jwt_bearer":
+            fields |= {"grant_type": JWT_BEARER, "assertion": token.strip()}
+        else:
+            fields |= {
+                "grant_type": TOKEN_EXCHANGE,
+                "subject_token": token.strip(),
+                "subject_token_type": _JWT,
+            }
+    named = {"scope": settings.scope, "audience": settings.audience}
+    fields |= {name: value for name, value in named.items() if value is not None}
+    headers = [(name.lower(), value.reread()) for name, value in settings.headers.items()]
+    client, secret = settings.client_id, settings.client_secret
+    if settings.client_auth == "private_key_jwt":
+        fields |= await _client_assertion(settings, world)
+    elif client is not None and secret is not None and settings.client_auth == "basic":
+        pair = f"{quote_plus(client)}:{quote_plus(secret.reread())}"
+        headers.append(("authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"))
+    else:
+        if client is not None:
+            fields["client_id"] = client
+        if secret is not None:
+            fields["client_secret"] = secret.reread()
+    return fields | settings.fields, tuple(headers)
+
+
+async def _client_assertion(settings: OAuthCredentials, world: World) -> dict[str, str]:
+    assert settings.private_key is not None
+    key = private_key(await world.read(settings.private_key, "its private key"), "its private_key")
+    client, now = settings.client_id or "", int(world.clock())
+    claims = {
+        "iss": client,
+        "sub": client,
+        "aud": settings.token_url,
+        "jti": secrets.token_hex(16),
+        "iat": now,
+        "exp": now + _ASSERTION_S,
+    }
+    header = {"alg": "RS256" if _is_rsa(key) else "ES256"}
+    if settings.private_key_id is not None:
+        header["kid"] = settings.private_key_id
+    return {
+        "client_id": client,
+        "client_assertion_type": _ASSERTION,
+        "client_assertion": signed(claims, header, key),
+    }
+
+
+def _is_rsa(key: Any) -> bool:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+    return isinstance(key, RSAPrivateKey)
+
+
+async def obtain_printed(settings: CommandCredentials, place: Place, world: World) -> Credential:
+    """What a command prints.
+
+    Raises:
+        CredentialError: it failed, or printed something else.
+    """
+    variables = {name: value.reread() for name, value in settings.environment.items()}
+    if settings.output == "kubernetes":
+        kind = {"apiVersion": _EXEC, "kind": "ExecCredential", "spec": {"interactive": False}}
+        variables["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(kind).decode()
+    output = await world.run(settings.command, variables, settings.timeout_s)
+    now = world.clock()
+    if settings.output == "aws":
+        found = aws_of(json_object(output, _COMMAND), _COMMAND, now)
+    else:
+        token, found = _printed_token(settings.output, output, now)
+        found = replace(found, headers=(auth_header(place.style, token),))
+    if settings.refresh_s is not None:
+        found = replace(found, refresh_at=now + settings.refresh_s)
+    elif found.expires_at == inf:
+        found = replace(found, refresh_at=now + UNKNOWN_LIFE_S)
+    return replace(found, inputs=hashlib.sha256(output).hexdigest()[:16])
+
+
+_EXEC = "client.authentication.k8s.io/v1"
+
+
+def _printed_token(form: str, output: bytes, now: float) -> tuple[str, Credential]:
+    if form == "text":
+        token = output.decode("utf-8", "replace").strip()
+        if not is_token(token):
+            raise unavailable("its command printed what is no token")
+        return token, Credential(now)
+    printed = json_object(output, _COMMAND)
+    if form == "kubernetes":
+        status = printed.get("status")
+        printed = status if isinstance(status, dict) else {}
+        ends = moment(str(printed.get("expirationTimestamp", "")))
+        token, found = token_of({"token": printed.get("token")}, _COMMAND, now, ("token",))
+        return token, replace(found, expires_at=inf if ends is None else ends)
+    token, found = token_of(printed, _COMMAND, now, ("access_token", "token", "api_key"))
+    if printed.get("expires_in") is None and printed.get("expires_at") is None:
+        found = replace(found, expires_at=inf)
+    return token, found

@@ -1,0 +1,52 @@
+"""For what and when a credential is obtained."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from dragoman.accounts.credentials.decide.refreshing import LASTING, CredentialError, Lack
+from dragoman.accounts.credentials.decide.signing import Scope
+from dragoman.config import Account, Secret, Upstream
+from dragoman.config.aws_hosts import region_and_name
+from dragoman.config.credentials import AwsCredentials
+
+
+class Place(Struct, frozen=True):
+    """What the requests of an account are sent to. `style` is how a key of its upstream is sent, as
+    `auth_header` has it; `region` is the account's own, which may be empty; `proxy` is the one
+    through which credentials are obtained."""
+
+    url: str
+    style: str = "bearer"
+    region: str = ""
+    proxy: Secret | None = None
+
+    @property
+    def host(self) -> str:
+        """The host that is called."""
+        return urlsplit(self.url).hostname or ""
+
+    def scope(self, settings: AwsCredentials) -> Scope:
+        """What signatures are valid for."""
+        region, name = region_and_name(self.host)
+        return Scope(self.region or region, settings.signing_name or name)
+
+
+def place_of(account: Account, upstream: Upstream) -> Place:
+    """What the requests of an account of that upstream are sent to."""
+    proxies = (account.proxy, *upstream.proxies, upstream.proxy)
+    proxy = next((one for one in proxies if one is not None), None)
+    url, style = account.base_url(upstream), upstream.auth or "bearer"
+    return Place(url, style, account.region or "", proxy)
+
+
+def check_inputs(inputs: str, lack: Lack | None) -> None:
+    """Do not ask again with what was refused for good.
+
+    Raises:
+        CredentialError: it was refused.
+    """
+    if lack is not None and lack.problem in LASTING and inputs and lack.inputs == inputs:
+        raise CredentialError(lack.problem, lack.why, inputs)

@@ -1,0 +1,94 @@
+"""Calls to upstreams by accounts: the client that sends them, and what authorises them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+
+from dragoman.accounts.credentials.decide.refreshing import Credential, Lack
+from dragoman.accounts.credentials.holding import Credentials, Held
+from dragoman.accounts.credentials.io import Answer, Ask, Unanswered, World
+from dragoman.accounts.credentials.owner import CredentialOwner
+from dragoman.accounts.credentials.place import Place
+from dragoman.accounts.credentials.sources import obtain
+from dragoman.config import Account, Upstream
+from dragoman.link.messages import Handlers, Peer
+from dragoman.link.owner import Owner
+from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
+from dragoman.upstream.client import UpstreamClient
+from dragoman.upstream.errors import CallError
+from dragoman.upstream.request import Timeouts, UpstreamRequest
+
+_CONNECT_S = 5.0
+_MOST_BYTES = 256 * 1024
+
+
+class Calls(Struct, frozen=True):
+    """What calls an upstream by one account; `credentials` are those that expire, None for none."""
+
+    client: UpstreamClient
+    credentials: Credentials | None = None
+
+    def builder(self, upstream: Upstream, account: Account) -> UpstreamRequestBuilder:
+        """What builds the requests of an account."""
+        return UpstreamRequestBuilder(UpstreamDefaults(upstream), account, self.credentials)
+
+
+@asynccontextmanager
+async def own_calls() -> AsyncIterator[Calls]:
+    """Calls of a program that serves nothing."""
+    link, owner = Owner(), CredentialOwner()
+    owner.register(link.handlers)
+    async with UpstreamClient() as client:
+        credentials = credentials_of(link.join(Handlers()), client, lambda held: None)
+        credentials.start()
+        try:
+            yield Calls(client, credentials)
+        finally:
+            await owner.close()
+
+
+def credentials_of(
+    link: Peer, client: UpstreamClient, on_change: Callable[[Held], None]
+) -> Credentials:
+    """The credentials of a worker that has this link to the owner; its client obtains them."""
+
+    async def source(account: Account, place: Place, lack: Lack | None) -> Credential:
+        async def fetch(ask: Ask) -> Answer:
+            return await _fetch(client, place, ask)
+
+        assert account.credentials is not None
+        return await obtain(account.credentials, place, lack, World(fetch, time.time))
+
+    return Credentials(link, source, on_change)
+
+
+async def _fetch(client: UpstreamClient, place: Place, ask: Ask) -> Answer:
+    """
+    Raises:
+        Unanswered: there is no answer.
+    """
+    proxy = None if ask.is_direct or place.proxy is None else place.proxy.reveal()
+    request = UpstreamRequest(
+        method="POST" if ask.method == "POST" else "PUT" if ask.method == "PUT" else "GET",
+        url=ask.url,
+        headers=(("accept", "application/json"),),
+        # Of this request alone, as they may have a secret.
+        authorisation=ask.headers,
+        body=ask.body,
+        timeouts=Timeouts(
+            connect=min(_CONNECT_S, ask.total_s), first_byte=ask.total_s, total=ask.total_s
+        ),
+        proxy=proxy,
+    )
+    try:
+        async with await client.send(request) as answer:
+            body = await answer.read(_MOST_BYTES)
+            return Answer(answer.status, dict(answer.headers), body)
+    except CallError as error:
+        raise Unanswered(error.cause.replace("_", " "), was_sent=error.sent) from None
+    except ValueError:
+        raise Unanswered("its address or a header cannot be used", was_sent=False) from None

@@ -1,0 +1,288 @@
+"""Accounts whose requests are signed, or authorised by tokens that expire, in a running gateway.
+The simulator issues the tokens, and checks them and the signatures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config import Account, Admin, Config, Route, Secret, Storage, parse_config
+from dragoman.config.credentials import AwsCredentials, Credentials, OAuthCredentials
+from dragoman.lab.simulator.authority import KEY_ID, SECRET, Authority, Failing
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
+from tests.gateway.clients import APIS, PATHS, body, completed
+from tests.gateway.conftest import Start, config_for
+from tests.gateway.http import KEY, Answer, call
+from tests.gateway.limited import serving
+
+ADMIN_KEY = "admin-key-of-the-tests"
+UPSTREAMS = ("chat", "messages", "responses")
+STATIC = AwsCredentials(
+    access_key_id=KEY_ID, secret_access_key=Secret(SECRET), signing_name="bedrock"
+)
+
+
+@pytest.fixture(autouse=True)
+def authority(simulator: RunningSimulator) -> Iterator[Authority]:
+    simulator.app.authority = Authority()
+    yield simulator.app.authority
+    simulator.app.authority = Authority()
+
+
+def oauth(simulator: RunningSimulator) -> OAuthCredentials:
+    return OAuthCredentials(
+        token_url=f"{simulator.base_url}/oauth/token",
+        client_id="gw",
+        client_secret=Secret("oauth-secret"),
+    )
+
+
+def with_credentials(base_url: str, credentials: Credentials, **more: Any) -> Config:
+    """Every upstream has an account of these credentials only."""
+    config = config_for(base_url)
+    accounts = tuple(
+        Account(name=name, upstream=name, credentials=credentials, region="eu-west-1")
+        for name in UPSTREAMS
+    )
+    return replace(config, accounts=accounts, **more)
+
+
+def ask(gateway: RunningGateway, api: str, model: str, *, stream: bool = False) -> Answer:
+    return call(gateway.base_url, "POST", PATHS[api], body(api, model, stream=stream))
+
+
+def answered(gateway: RunningGateway, api: str, model: str, *, stream: bool = False) -> bool:
+    answer = ask(gateway, api, model, stream=stream)
+    if stream and answer.status == 200:
+        return completed(api, answer.body)
+    return answer.status == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_signed_requests_are_what_the_service_computes(
+    start: Start, simulator: RunningSimulator, stream: bool
+) -> None:
+    """B10, B19."""
+    gateway = start(with_credentials(simulator.base_url, STATIC))
+    for api in APIS:
+        for upstream in UPSTREAMS:
+            assert answered(gateway, api, f"{upstream}/sim-text", stream=stream)
+    for sent in simulator.requests:
+        assert sent.key == KEY_ID
+        assert sent.header("x-api-key") is None
+
+
+def test_what_a_client_sends_of_its_own_reaches_no_cloud(
+    start: Start, simulator: RunningSimulator
+) -> None:
+    """B3."""
+    gateway = start(with_credentials(simulator.base_url, STATIC))
+    own = {
+        "x-api-key": KEY,
+        "cookie": "session=secret",
+        "x-amz-security-token": "theirs",
+        "x-amzn-bedrock-trace": "ENABLED",
+        "x-goog-user-project": "theirs",
+        "x-forwarded-for": "192.0.2.7",
+        "x-stainless-lang": "python",
+        "anthropic-workspace-id": "theirs",
+        "via": "1.1 theirs",
+    }
+    sent = body("messages", "messages/sim-text")
+    answer = call(gateway.base_url, "POST", PATHS["messages"], sent, headers=own)
+    assert answer.status == 200
+    received = {name.lower() for name, _ in simulator.last.headers}
+    assert not received & own.keys()
+
+
+def test_a_clock_that_is_off_is_corrected_and_no_account_blamed(
+    start: Start, simulator: RunningSimulator, authority: Authority
+) -> None:
+    """B5."""
+    gateway = start(with_credentials(simulator.base_url, STATIC))
+    authority.clock_s = 3600.0
+    before = len(simulator.requests)
+    assert answered(gateway, "chat", "chat/sim-text")
+    assert len(simulator.requests) == before + 2, "once more with the service's clock"
+    assert answered(gateway, "chat", "chat/sim-text")
+    assert len(simulator.requests) == before + 3
+    assert not gateway.app.pool.state("chat").disabled
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_a_token_that_was_revoked_is_replaced_unseen(
+    start: Start, simulator: RunningSimulator, authority: Authority, api: str, stream: bool
+) -> None:
+    """B42, B48."""
+    gateway = start(with_credentials(simulator.base_url, oauth(simulator)))
+    assert answered(gateway, api, "messages/sim-text", stream=stream)
+    issued = authority.issued["oauth"]
+    authority.revoke()
+    assert answered(gateway, api, "messages/sim-text", stream=stream)
+    assert authority.issued["oauth"] == issued + 1
+    assert not gateway.app.pool.state("messages").disabled
+
+
+def test_a_second_refusal_puts_the_account_aside(
+    start: Start, simulator: RunningSimulator, authority: Authority
+) -> None:
+    """B42."""
+    config = with_credentials(simulator.base_url, oauth(simulator))
+    spare = Account(name="spare", upstream="chat", key=Secret("sk-spare"), priority=1)
+    gateway = start(replace(config, accounts=(*config.accounts, spare)))
+    assert answered(gateway, "chat", "chat/sim-text")
+    authority.life_s = -1.0
+    authority.revoke()
+    assert answered(gateway, "chat", "chat/sim-text"), "by the spare account"
+    assert simulator.last.key == "sk-spare"
+
+
+def test_an_account_without_a_token_is_aside_and_says_why(
+    start: Start, simulator: RunningSimulator, authority: Authority
+) -> None:
+    """B40, B45."""
+    authority.failing["oauth"] = Failing(503)
+    config = with_credentials(
+        simulator.base_url,
+        oauth(simulator),
+        admin=Admin(key=Secret(ADMIN_KEY)),
+        storage=Storage(path=""),
+    )
+    gateway = start(config)
+    answer = ask(gateway, "chat", "chat/sim-text")
+    assert answer.status == 503
+    assert "the authorisation server failed with status 503" in answer.body.decode()
+    assert "oauth-secret" not in answer.body.decode()
+    state = gateway.app.pool.state("chat")
+    assert "the authorisation server failed with status 503" in state.cooling[""].why
+
+
+def test_what_lasts_is_shown_to_the_client_as_no_fault_of_theirs(
+    start: Start, simulator: RunningSimulator, authority: Authority
+) -> None:
+    """B45."""
+    refused = {"error": "invalid_client"}
+    authority.failing["oauth"] = Failing(401, refused)
+    gateway = start(with_credentials(simulator.base_url, oauth(simulator)))
+    simulator.wait_for(lambda: bool(gateway.app.pool.state("chat").disabled))
+    answer = ask(gateway, "chat", "chat/sim-text")
+    assert answer.status == 403
+    assert "client_id or client_secret is wrong" in answer.body.decode()
+
+
+def test_counts_and_lists_of_models_are_authorised_alike(
+    start: Start, simulator: RunningSimulator
+) -> None:
+    """B50."""
+    for credentials in (STATIC, oauth(simulator)):
+        gateway = start(with_credentials(simulator.base_url, credentials))
+        sent = json.dumps(
+            {"model": "messages/sim-text", "messages": [{"role": "user", "content": "Hi"}]}
+        )
+        counted = call(gateway.base_url, "POST", "/v1/messages/count_tokens", sent.encode())
+        assert counted.status == 200
+        assert "x-dragoman-estimated" not in {name.lower() for name in counted.headers}
+        listed = call(gateway.base_url, "GET", "/v1/models")
+        assert "messages/sim-text" in [one["id"] for one in listed.json["data"]]
+
+
+def test_a_profile_that_another_tool_rewrites_is_read_when_its_keys_have_expired(
+    start: Start,
+    simulator: RunningSimulator,
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """B20."""
+    file = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+
+    def write() -> str:
+        id, secret, token, _ = authority.keys_of("tool")
+        file.write_text(
+            f"[work]\naws_access_key_id = {id}\naws_secret_access_key = {secret}\n"
+            f"aws_session_token = {token}\n"
+        )
+        return id
+
+    write()
+    credentials = AwsCredentials(profile="work", signing_name="bedrock")
+    gateway = start(with_credentials(simulator.base_url, credentials))
+    assert answered(gateway, "chat", "chat/sim-text")
+    authority.revoke()
+    id = write()
+    assert answered(gateway, "chat", "chat/sim-text")
+    assert simulator.last.key == id
+
+
+def test_no_secret_is_shown_anywhere(
+    simulator: RunningSimulator,
+    authority: Authority,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """B43."""
+    config = with_credentials(
+        simulator.base_url,
+        oauth(simulator),
+        admin=Admin(key=Secret(ADMIN_KEY)),
+        storage=Storage(path=str(tmp_path / "store.db")),
+        routes=(Route(match="quoted", upstream="chat", model="sim-text"),),
+    )
+    aws = replace(config.accounts[0], name="aws", credentials=STATIC)
+    with (
+        caplog.at_level("DEBUG"),
+        serving(replace(config, accounts=(*config.accounts, aws))) as (
+            gateway,
+            lines,
+        ),
+    ):
+        assert answered(gateway, "chat", "chat/sim-text")
+        tokens = [token for token in authority.expires if "oauth" in token]
+        assert tokens
+        shown = [repr(gateway.app.config), repr(lines)]
+        authority.failing["oauth"] = Failing(
+            400, {"error": "x", "error_description": f"of {tokens[0]} and oauth-secret"}
+        )
+        authority.revoke()
+        shown.append(ask(gateway, "chat", "messages/sim-text").body.decode())
+        shown += [
+            call(gateway.base_url, "GET", path, key=ADMIN_KEY).body.decode()
+            for path in ("/admin/accounts", "/metrics", "/admin/accounts/chat")
+        ]
+        shown.append(caplog.text)
+    for text in shown:
+        for secret in (*tokens, "oauth-secret", SECRET):
+            assert secret not in text
+
+
+def test_a_configuration_of_many_kinds_is_usable(tmp_path: Path) -> None:
+    """B46: the examples of the specification, as they are written."""
+    text = """
+[[upstreams]]
+name = "bedrock"
+protocol = "anthropic_messages"
+base_url = "https://bedrock-runtime.us-east-1.amazonaws.com/anthropic"
+"""
+    kinds = (
+        'kind = "aws", profile = "work"',
+        f'kind = "google", file = "{tmp_path}/sa.json"',
+        'kind = "google"',
+        'kind = "azure", tenant = "t", client_id = "c", client_secret = "secret-of-azure"',
+        'kind = "command", command = ["/bin/token", "x"], output = "text", refresh_s = 900',
+        'kind = "oauth2", token_url = "https://idp.example/token", client_id = "gw", '
+        'client_secret = "secret-of-oauth", scope = "llm"',
+    )
+    for number, kind in enumerate(kinds):
+        text += (
+            f'[[accounts]]\nname = "a{number}"\nupstream = "bedrock"\ncredentials = {{ {kind} }}\n'
+        )
+    assert len(parse_config(text).config.accounts) == len(kinds)
