@@ -32,6 +32,23 @@ upstream = "bedrock"
 key = "bedrock-key"
 
 [[upstreams]]
+name = "signed"
+protocol = "anthropic_messages"
+service = "bedrock_invoke"
+base_url = "{base_url}"
+
+[[accounts]]
+name = "signed-1"
+upstream = "signed"
+region = "us-east-1"
+
+[accounts.credentials]
+kind = "aws"
+access_key_id = "AKIDTEST"
+secret_access_key = "wJalrXUtn"
+signing_name = "bedrock"
+
+[[upstreams]]
 name = "claude"
 protocol = "anthropic_messages"
 service = "vertex"
@@ -95,6 +112,7 @@ def _gateway(_simulator: RunningSimulator) -> Iterator[RunningGateway]:
 def simulator(_simulator: RunningSimulator) -> RunningSimulator:
     """The simulator, with nothing remembered of other tests."""
     _simulator.app.requests.clear()
+    _simulator.app.authority.secrets["AKIDTEST"] = "wJalrXUtn"
     return _simulator
 
 

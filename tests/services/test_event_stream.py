@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from base64 import b64encode
+from typing import Any
 
 import msgspec
 import pytest
@@ -39,7 +40,7 @@ def exception(name: str, **payload: object) -> bytes:
     return event_message(headers, msgspec.json.encode(payload))
 
 
-EVENTS = [
+EVENTS: list[dict[str, Any]] = [
     {"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 3}}},
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
     {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hé\n"}},

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.config import Account, Client, Config, Secret, Upstream
+from dragoman.config.settings import ServiceName
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.serving.learnt import Learnt
 from tests.faults.conftest import SERVER, TIMEOUTS
@@ -18,7 +19,7 @@ from tests.gateway.clients import body
 from tests.gateway.http import KEY, Answer, call
 from tests.upstream.servers import Call
 
-SERVICES = ("bedrock_invoke", "vertex", "plain")
+SERVICES: tuple[ServiceName, ...] = ("bedrock_invoke", "vertex", "plain")
 DATE, BETAS = "2026-10-21", "a-2025-01-01,b-2025-01-01"
 
 Judge = Callable[[dict[str, Any], dict[str, str]], str]
@@ -154,7 +155,7 @@ def test_a_member_that_a_service_does_not_know(
         return "context_management: Extra inputs are not permitted" * ("context_management" in body)
 
     judged(server, judge)
-    more = {"tools": [TOOL, {**TOOL, "name": "g"}], "context_management": {"edits": []}}
+    more: Any = {"tools": [TOOL, {**TOOL, "name": "g"}], "context_management": {"edits": []}}
     for calls in (3, 4):
         told = ask(gateway, service, **more)
         assert told.status == 200, told.body
@@ -174,7 +175,7 @@ def test_a_member_that_is_needed_is_not_left_out(gateway: RunningGateway, server
 
 def test_a_service_that_refuses_without_end(gateway: RunningGateway, server: Server) -> None:
     """Each call of one request leaves out what the last one was refused for, a few times."""
-    more = {f"m{number}": 1 for number in range(20)}
+    more: Any = {f"m{number}": 1 for number in range(20)}
 
     def judge(body: dict[str, Any], headers: dict[str, str]) -> str:
         first = next((name for name in more if name in body), None)

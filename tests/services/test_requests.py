@@ -181,8 +181,9 @@ def test_responses_of_azure_have_no_deployment_in_the_path() -> None:
 )
 def test_the_paths_of_gemini(model: str, path: str) -> None:
     """B11: the VX paths."""
-    upstream = "google_generate_content"
-    call = translate_request("openai_chat", upstream, HELLO, model=model, service="vertex")
+    call = translate_request(
+        "openai_chat", "google_generate_content", HELLO, model=model, service="vertex"
+    )
     assert call.path == path
 
 
@@ -320,7 +321,7 @@ def test_betas_that_a_service_does_not_know(service: str) -> None:
 
 def test_members_that_a_service_does_not_know() -> None:
     """B17: of every tool, past the name of its form; the rest byte for byte."""
-    tools = [
+    tools: list[dict[str, Any]] = [
         {"name": "f", "input_schema": {"type": "object"}, "defer_loading": True},
         {"name": "g", "input_schema": {"type": "object"}},
     ]

@@ -137,6 +137,19 @@ def test_pieces_of_messages(gateway: RunningGateway) -> None:
     assert len(streamed_text("messages", told.body).split()) == 9
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("model", [MODEL, "us.m-v1:0", "a b@c/d;e", "ü/é"])
+def test_what_is_signed_is_what_is_sent(
+    model: str, stream: bool, gateway: RunningGateway, simulator: RunningSimulator
+) -> None:
+    """B2: the simulator computes the signature anew."""
+    asked = body("messages", f"signed/{model}", ASKED, stream=stream)
+    told = call(gateway.base_url, "POST", PATHS["messages"], asked)
+    assert told.status == 200, told.body
+    assert simulator.last.model == model
+    assert simulator.last.key == "AKIDTEST"
+
+
 COUNTED = "/v1/messages/count_tokens"
 
 

@@ -9,7 +9,7 @@ and AnthropicVertex and openai's AzureOpenAI send it.
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import pack
 from typing import Literal
 from urllib.parse import parse_qsl, quote
@@ -68,15 +68,15 @@ _PROMPT_REPORT: JsonObject = {
 
 @dataclass(frozen=True, slots=True)
 class CloudCall:
-    """A call of a model by the path of a cloud; the model is empty if it is in the body. ``sent``
-    is the path as it goes onto the wire, where a signature depends on it."""
+    """A call of a model by the path of a cloud; the model is empty if it is in the body.
+    ``wire_path`` is the path as it is sent, where a signature depends on it."""
 
     service: Service
     protocol: Protocol
     model: str
     stream: bool = False
     counts: bool = False
-    sent: str = ""
+    wire_path: str = ""
 
     def key(self, headers: Mapping[str, str]) -> str:
         """The key that a request without a token came with; empty if there is none.
@@ -141,6 +141,13 @@ class CloudCall:
         if self.service == "bedrock":
             return EVENT_STREAM, _messages(frames)
         return "", _reported(frames) if self.service == "azure" else frames
+
+    def failure(self, error: ApiError) -> Failure:
+        """An error as the cloud has it: AWS names it."""
+        failure = error.failure(self.protocol)
+        if self.service != "bedrock" or not (error.code or "")[:1].isupper():
+            return failure
+        return replace(failure, type=error.code)
 
     def error(self, failure: Failure) -> tuple[list[tuple[str, str]], bytes] | None:
         """The headers and body of an error; None for those of the protocol."""

@@ -70,8 +70,8 @@ class RequestContext:
         """
         scheme, _, key = self.headers.get("authorization", "").partition(" ")
         if scheme == "AWS4-HMAC-SHA256":
-            sent = "" if self.cloud is None else self.cloud.sent
-            self.record.key = self.authority.check_signature(self.record, sent)
+            wire_path = "" if self.cloud is None else self.cloud.wire_path
+            self.record.key = self.authority.check_signature(self.record, wire_path)
             return self.record.key
         if scheme.lower() != "bearer":
             key = ""

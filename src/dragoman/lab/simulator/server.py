@@ -77,7 +77,7 @@ class Simulator(State):
         try:
             await self._route(context, request)
         except ApiError as error:
-            await context.fail(error.failure(protocol))
+            await context.fail(error.failure(protocol) if cloud is None else cloud.failure(error))
         except ClientGone:
             record.disconnected = True
 
