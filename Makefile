@@ -48,11 +48,12 @@ javascript: ## prettier, eslint and tsc over the dashboard (needs npm)
 types: $(VENV)/.dev ## mypy, strict
 	$(BIN)/mypy
 
-# Tests of one file stay together: what they share is started once. Many wait for most of their time,
-# so there is one process more than cores.
+# Tests of one file stay together: what they share is started once. Files come in the order of their
+# names, not those with few tests last, which take long and leave the other processes with nothing.
+# Many tests wait for most of their time, so there is one process more than cores.
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 3 ? n + 1 : 4)))
 pytest: $(VENV)/.dev ## the tests alone (ARGS= is passed on, WORKERS= is how many run at once)
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 mutants: $(VENV)/.dev ## put bugs into the core and see which no test notices (ARGS= is passed on)
 	$(BIN)/python -m tools.mutation $(ARGS)
@@ -111,7 +112,7 @@ lock: ## resolve the requirement locks anew (UPGRADE=--upgrade takes newer versi
 	$(LOCK) $(LEAST) $(UPGRADE) --group build pyproject.toml --output-file requirements/runtime.lock
 	$(LOCK) $(LEAST) $(UPGRADE) --group dev pyproject.toml --constraint requirements/runtime.lock \
 		--output-file requirements/dev.lock
-	$(LOCK) $(LEAST) $(UPGRADE) --group build --extra postgres pyproject.toml \
+	$(LOCK) $(LEAST) $(UPGRADE) --group build --extra postgres --extra sign-in pyproject.toml \
 		--constraint requirements/dev.lock --output-file requirements/image.lock
 	$(LOCK) $(LEAST) $(UPGRADE) --group release pyproject.toml \
 		--constraint requirements/runtime.lock --output-file requirements/release.lock

@@ -17,6 +17,10 @@ FULL_TEXT = DELTA_TEXT * 40
 
 MODEL = "bench"
 
+INPUT_TOKENS = 30_000
+"""Tokens of each prompt: as many as the largest request without a helper process has. With fewer
+than such a request has, it would seem cut by the upstream, which the gateway reports."""
+
 
 def _data(payload: dict[str, Any]) -> bytes:
     return b"data: " + json.dumps(payload, separators=(",", ":")).encode() + b"\n\n"
@@ -42,7 +46,8 @@ class Answers:
 
 def _chat() -> Answers:
     base = {"id": "chatcmpl-bench", "created": 1, "model": MODEL}
-    usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
+    usage = {"prompt_tokens": INPUT_TOKENS, "completion_tokens": 5}
+    usage["total_tokens"] = sum(usage.values())
 
     def chunk(delta: dict[str, Any], finish: str | None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -70,7 +75,7 @@ def _chat() -> Answers:
 
 def _messages() -> Answers:
     usage = {
-        "input_tokens": 9,
+        "input_tokens": INPUT_TOKENS,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 0,
         "output_tokens": 5,
@@ -129,11 +134,11 @@ def _messages() -> Answers:
 
 def _responses() -> Answers:
     usage = {
-        "input_tokens": 9,
+        "input_tokens": INPUT_TOKENS,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": 5,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 14,
+        "total_tokens": INPUT_TOKENS + 5,
     }
 
     def response(status: str, output: list[Any], spent: dict[str, Any] | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def with_path(client: str, body: bytes) -> tuple[bytes, str | None]:
     """The body without `model` and `stream`, and the path that says them; the body itself if it
     names no model, or if the protocol's path does not."""
     endpoint = CODECS[client].endpoint
-    if endpoint.read_path is None:
+    if endpoint.operation_for("m", stream=False) is None:
         return body, None
     try:
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])

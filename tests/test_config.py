@@ -437,7 +437,7 @@ def test_all_faults_are_told_in_order() -> None:
         "3: server.hots: unknown key; did you mean host?",
         "4: upstreams[0].base_url: required, but not set",
         "6: upstreams[0].protocol: expected one of openai_chat, anthropic_messages, "
-        "openai_responses, google_generate_content; did you mean openai_chat?",
+        "openai_responses, google_generate_content, google_interactions; did you mean openai_chat?",
         "10: accounts[0].key: environment variable NOT_SET is not set",
     ]
 

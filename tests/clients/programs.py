@@ -44,6 +44,7 @@ __all__ = [
     "Finished",
     "missing",
     "run",
+    "usual_environment",
 ]
 
 _TIME_LIMIT_S = 180.0
@@ -92,7 +93,7 @@ def run(
         made.mkdir(parents=True, exist_ok=True)
     task = Task(gateway_url, model, prompt, home, folder, resume, arguments)
     command = PROGRAMS[program].command(task)
-    surroundings = {**_usual(home), **command.environment, **(environment or {})}
+    surroundings = {**usual_environment(home), **command.environment, **(environment or {})}
     # What it shows goes into files: a child that outlives it could hold a pipe open.
     shown, told = workdir / "stdout", workdir / "stderr"
     with shown.open("wb") as out, told.open("wb") as err:
@@ -133,7 +134,7 @@ def _wait(
         process.wait()
 
 
-def _usual(home: Path) -> dict[str, str]:
+def usual_environment(home: Path) -> dict[str, str]:
     """The environment of every program. Proxies of the machine do not stand before loopback."""
     bins = [str(NODE_MODULES / ".bin"), "/usr/local/bin", "/usr/bin", "/bin"]
     return {

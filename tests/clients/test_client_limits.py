@@ -16,9 +16,9 @@ from tests.clients.stage import playing
 
 WAITING = ("claude-code", "codex", "opencode-chat")
 """One for each protocol: what an agent is told, and when it may come again."""
-AGENTS = (*WAITING, "opencode-messages", "opencode-responses")
-STUBBORN = ("opencode-chat", "opencode-responses")
-"""These ask again after any 429, so it takes another status."""
+AGENTS = (*WAITING, "opencode-messages")
+STUBBORN = ("opencode-chat",)
+"""Asks again after any 429, also on Responses, so it takes another status."""
 RATE = Limit(kind="requests", amount=1, window="8s")
 BUDGET = Limit(kind="cost", amount="0", window="month")
 

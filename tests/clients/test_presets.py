@@ -46,10 +46,13 @@ CASES = (
     Case("azure", "gpt-5.5", "azure"),
 )
 AGENTS = ("claude-code", "codex")
-SLOW = tuple(
-    ("opencode-chat", case) for case in CASES if case.vendor in ("qwen", "mistral", "deepseek")
+MORE = tuple(
+    ("opencode-chat" if case.vendor == "deepseek" else "ai-sdk-compatible", case)
+    for case in CASES
+    if case.vendor in ("qwen", "mistral", "deepseek")
 )
-"""An agent that takes seconds of a processor to start: before what refuses most, once each."""
+"""A client of Chat before what refuses most: opencode, which takes seconds of a processor to start,
+once, else the SDK that it is made with."""
 ROUNDS = 3
 
 
@@ -68,7 +71,7 @@ def test_every_chat_preset_has_a_case() -> None:
 
 @pytest.mark.parametrize(
     ("program", "case"),
-    [*taking_turns(), *SLOW],
+    [*taking_turns(), *MORE],
     ids=lambda value: value if isinstance(value, str) else f"{value.vendor}-{value.server}",
 )
 def test_an_agent_finishes_its_loop(

@@ -22,6 +22,7 @@ from dragoman.accounts.credentials.decide.refreshing import (
 )
 from dragoman.accounts.credentials.decide.refusals import clock_of, is_of_clock, says_expired
 from dragoman.accounts.credentials.holding import Credentials, Held, NoCredential
+from dragoman.accounts.credentials.messages import OBTAIN, Known, Obtain
 from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.accounts.credentials.place import Place
 from dragoman.config import Account
@@ -131,8 +132,8 @@ class House:
         obtains: list[Lack | None] = []
         changes: list[Held] = []
 
-        async def obtain(account: Account, place: Place, lack: Lack | None) -> Credential:
-            obtains.append(lack)
+        async def obtain(account: Account, place: Place, asked: Obtain) -> Credential:
+            obtains.append(asked.lack)
             await asyncio.sleep(0.01)
             return self.answer()
 
@@ -194,6 +195,19 @@ async def test_a_source_that_fails_is_told_to_whoever_waits() -> None:
         assert worker.held.lack.inputs == "inputs"
 
 
+async def test_a_source_that_is_down_costs_nothing_before_the_end() -> None:
+    """B40."""
+    async with house(lambda: credential(time.time(), 3600)) as one:
+        worker = one.join()
+        await worker.held.ready()
+        lack = another_lack(None, CredentialError("unavailable", "down"), time.time())
+        worker.held.learn(Known(worker.held.id, worker.held.credential, lack))
+        await worker.held.ready()
+        worker.held.learn(Known(worker.held.id, credential(time.time() - 3600, 3601), lack))
+        with pytest.raises(NoCredential, match="down"):
+            await worker.held.ready()
+
+
 async def test_the_token_that_was_refused_is_not_taken_for_a_new_one() -> None:
     async with house(lambda: credential(time.time(), 3600)) as one:
         worker = one.join()
@@ -208,12 +222,28 @@ async def test_when_a_worker_does_not_answer_another_one_is_asked() -> None:
     async with house(lambda: credential(time.time(), 3600)) as one:
         first, second = one.join(), one.join()
 
-        async def fail(account: Account, place: Place, lack: Lack | None) -> Credential:
+        async def fail(account: Account, place: Place, asked: Obtain) -> Credential:
             raise RuntimeError("a fault of this worker")
 
         first.credentials._obtain = fail
         await first.held.ready()
         assert len(second.obtains) == 1
+
+
+@pytest.mark.parametrize("is_out", [True, False])
+async def test_what_was_refused_is_tried_again_when_a_person_has_enabled_the_account(
+    is_out: bool,
+) -> None:
+    async with house(lambda: credential(time.time(), 3600)) as one:
+        worker = one.join()
+        await worker.held.ready()
+        worker.held.was_reported = True
+        worker.credentials._is_out = lambda name: is_out
+        error = CredentialError("refused", "its secret is wrong", "inputs")
+        asked = Obtain(worker.held.id, None, another_lack(None, error, time.time()))
+        (peer,) = one.owner.peers
+        await peer.ask(OBTAIN, asked)
+        assert (worker.obtains[-1] is None) is not is_out
 
 
 async def test_credentials_that_nobody_needs_are_forgotten() -> None:

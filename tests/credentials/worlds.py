@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 from dragoman.accounts.credentials.decide.refreshing import Credential, Lack
 from dragoman.accounts.credentials.io import Answer, Ask, Unanswered, World
+from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.place import Place
 from dragoman.accounts.credentials.sources import obtain
-from dragoman.config import parse_config
+from dragoman.config import Account, parse_config
 from dragoman.config.credentials import Credentials
 from dragoman.lab.simulator.authority import Authority
 from dragoman.lab.simulator.recording import RecordedRequest
@@ -47,7 +48,9 @@ class Clouds:
     async def obtain(
         self, settings: Credentials, place: Place = PLACE, lack: Lack | None = None
     ) -> Credential:
-        return await obtain(settings, place, lack, World(self.fetch, time.time, self.environ))
+        account = Account(name="one", upstream="cloud", credentials=settings)
+        world = World(self.fetch, time.time, self.environ)
+        return await obtain(account, place, Obtain("", None, lack), world)
 
 
 def settings_of(credentials: str) -> Credentials:

@@ -50,6 +50,7 @@ _LEAST: dict[str, Any] = {
     },
     "openai_responses": {"model": "up", "input": "hi"},
     "google_generate_content": {"model": "up", "contents": [{"parts": [{"text": "hi"}]}]},
+    "google_interactions": {"model": "up", "input": "hi"},
 }
 
 

@@ -34,6 +34,7 @@ def facts_of() -> dict[str, Facts]:
     from tests.facts import (
         anthropic_messages,
         google_generate_content,
+        google_interactions,
         openai_chat,
         openai_responses,
     )
@@ -44,5 +45,6 @@ def facts_of() -> dict[str, Facts]:
         "anthropic_messages": anthropic_messages.FACTS,
         "openai_responses": openai_responses.FACTS,
         "google_generate_content": google_generate_content.FACTS,
+        "google_interactions": google_interactions.FACTS,
         "parley": parley.FACTS,
     }

@@ -6,20 +6,32 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Fault
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.http import AUTH, call, events
-from tests.gateway.processes import GatewayProcess, gateway_process, simulator_process, until
+from tests.gateway.processes import GatewayProcess, gateway_process, until
 
-LONG = "chat/sim-text?words=400&delay_ms=20"
-"""Longer than a gateway that stops waits for."""
+UNENDING = KeyBehaviour(Fault("silence", after=3, ms=600_000, times=1))
+"""The first answer begins and goes on for longer than a gateway that stops waits; others end."""
 
 
-def test_they_are_made_again_by_whoever_opens_the_store_next(tmp_path: Path) -> None:
-    asked = {"model": LONG, "input": "Hi", "background": True, "metadata": {"mine": "yes"}}
+def test_they_are_made_again_by_whoever_opens_the_store_next(
+    tmp_path: Path, simulator: RunningSimulator
+) -> None:
+    simulator.app.keys.behaviours["sk-a"] = UNENDING
+    asked = {
+        "model": "chat/sim-text?words=400",
+        "input": "Hi",
+        "background": True,
+        "metadata": {"mine": "yes"},
+    }
     with ExitStack() as stack:
-        upstream, _ = stack.enter_context(simulator_process())
 
         def started(name: str) -> GatewayProcess:
-            running = gateway_process(tmp_path, f"{upstream}/v1", {"a": "sk-a"}, name=name)
+            running = gateway_process(
+                tmp_path, simulator.openai_base_url, {"a": "sk-a"}, name=name, grace_s=1
+            )
             return stack.enter_context(running)
 
         def told() -> dict[str, Any]:

@@ -123,10 +123,10 @@ def test_a_token_that_was_revoked_is_replaced_unseen(
     """B42, B48."""
     gateway = start(with_credentials(simulator.base_url, oauth(simulator)))
     assert answered(gateway, api, "messages/sim-text", stream=stream)
-    issued = authority.issued["oauth"]
+    simulator.wait_for(lambda: authority.issued["oauth"] == len(UPSTREAMS))
     authority.revoke()
     assert answered(gateway, api, "messages/sim-text", stream=stream)
-    assert authority.issued["oauth"] == issued + 1
+    assert authority.issued["oauth"] == len(UPSTREAMS) + 1
     assert not gateway.app.pool.state("messages").disabled
 
 
@@ -162,6 +162,18 @@ def test_an_account_without_a_token_is_aside_and_says_why(
     assert "oauth-secret" not in answer.body.decode()
     state = gateway.app.pool.state("chat")
     assert "the authorisation server failed with status 503" in state.cooling[""].why
+
+
+def test_metrics_tell_when_credentials_end_and_how_refreshes_went(
+    start: Start, simulator: RunningSimulator, authority: Authority
+) -> None:
+    admin = Admin(key=Secret(ADMIN_KEY))
+    gateway = start(with_credentials(simulator.base_url, oauth(simulator), admin=admin))
+    assert answered(gateway, "chat", "chat/sim-text")
+    scraped = call(gateway.base_url, "GET", "/metrics", key=ADMIN_KEY).body.decode()
+    named = 'upstream="chat",account="chat"'
+    assert f'dragoman_credential_refreshes_total{{{named},outcome="ok"}} 1' in scraped
+    assert f"dragoman_credential_expires_timestamp_seconds{{{named}}}" in scraped
 
 
 def test_what_lasts_is_shown_to_the_client_as_no_fault_of_theirs(
@@ -286,3 +298,13 @@ base_url = "https://bedrock-runtime.us-east-1.amazonaws.com/anthropic"
             f'[[accounts]]\nname = "a{number}"\nupstream = "bedrock"\ncredentials = {{ {kind} }}\n'
         )
     assert len(parse_config(text).config.accounts) == len(kinds)
+
+
+def test_a_gateway_starts_without_any_network(start: Start, simulator: RunningSimulator) -> None:
+    """B47."""
+    unreachable = OAuthCredentials(token_url="http://127.0.0.1:1/token")
+    gateway = start(with_credentials(simulator.base_url, unreachable))
+    assert call(gateway.base_url, "GET", "/healthz").status == 200
+    answer = ask(gateway, "chat", "chat/sim-text")
+    assert answer.status == 503
+    assert "does not answer (connection refused)" in answer.body.decode()

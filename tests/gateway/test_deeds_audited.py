@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ from msgspec.structs import replace
 
 from dragoman.admin.table import OPERATIONS
 from dragoman.config import Admin, Config, Secret, Storage
+from dragoman.keys.people import Identity, StoredPerson, StoredSession
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.processes.reload import Pending, ReloadRequest, Report
 from dragoman.server.testing import RunningGateway, running_gateway
+from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.administration import TOKEN
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call
@@ -66,6 +70,9 @@ DEEDS: tuple[tuple[str, str, Any], ...] = (
     ("POST admins/*/enable", "admins/o/enable", None),
     ("POST admins/*/rotate", "admins/o/rotate", None),
     ("DELETE admins/*", "admins/o", None),
+    ("POST people/*/revoke", "people/ada@example.com/revoke", {}),
+    ("POST people/*/disable", "people/ada@example.com/disable", None),
+    ("POST people/*/enable", "people/ada@example.com/enable", None),
     ("POST prices/reprice", "prices/reprice", None),
     ("POST reload", "reload", None),
     ("POST doctor", "doctor", {"model": "chat/sim-text", "protocols": ["openai_chat"]}),
@@ -105,6 +112,27 @@ def _pending(_: Config) -> Pending:
     return Pending()
 
 
+def _sign_in(gateway: RunningGateway) -> None:
+    """A person has signed in once, and has a session."""
+    identity = Identity(issuer="i", subject="s", email="ada@example.com")
+    person = StoredPerson(
+        id=identity.id, name=identity.name, identity=identity, created=1.0, seen=1.0
+    )
+    session = StoredSession(
+        id="00" * 16,
+        person=person.id,
+        client="codex",
+        refresh="",
+        rotated=time.time(),
+        signed_in=1.0,
+        renewed=1.0,
+        sealed=b"",
+    )
+    with closing(SqliteStore(gateway.app.config.storage.path or "")) as store:
+        store.people.save_person(person)
+        store.people.save_session(session)
+
+
 def test_each_deed_leaves_a_line(gateway: RunningGateway) -> None:
     admin = gateway.app._current.generation.admin
     assert admin is not None
@@ -116,6 +144,7 @@ def test_each_deed_leaves_a_line(gateway: RunningGateway) -> None:
         if http.method != "GET" and operation.role == "admin"
     }
     assert there.keys() == {route for route, _, _ in DEEDS}
+    _sign_in(gateway)
     last = 0
     for route, path, given in DEEDS:
         method = route.split()[0]

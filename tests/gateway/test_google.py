@@ -147,6 +147,27 @@ def test_a_key_in_the_query_goes_no_further(
         assert KEY not in repr(request)
 
 
+def test_a_signature_that_is_refused_is_replaced_once(
+    serving: tuple[RunningGateway, list[Any]], simulator: RunningSimulator
+) -> None:
+    """And no account is blamed."""
+    gateway, _ = serving
+    said = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "Zm9yZWlnbg=="}
+    result = {"functionResponse": {"name": "f", "response": {"output": "ok"}}}
+    model = "google/gemini-3.8-flash"
+    made = FACTS.body(model, "Hello", False)
+    made["contents"] += [{"role": "model", "parts": [said]}, {"role": "user", "parts": [result]}]
+    told = call(gateway.base_url, "POST", FACTS.path(model, False), made)
+    assert told.status == 200, told.body
+    signatures = [
+        request.json["contents"][1]["parts"][0]["thoughtSignature"]
+        for request in simulator.requests
+    ]
+    assert signatures == ["Zm9yZWlnbg==", "skip_thought_signature_validator"]
+    states = [gateway.app.pool.state(f"google-{number}") for number in range(len(ACCOUNTS))]
+    assert all((state.cooling, state.disabled) == ({}, "") for state in states)
+
+
 def asked(api: str, model: str, stream: bool) -> tuple[str, dict[str, Any]]:
     """Path and body of a client's request."""
     if api == "google":

@@ -21,8 +21,10 @@ from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols.settings import make_capabilities
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body
-from tests.gateway.http import KEY, Answer, Connection, call
+from tests.gateway.http import AUTH, KEY, Answer, Connection, call
 from tests.gateway.limited import OTHER_KEY, PRICE, ask, config, limit, serving, told
+from tests.gateway.processes import until
+from tests.gateway.slow_upstream import slow_upstream
 from tests.gateway.stored_keys import admin, made, settings
 
 PAIRS = list(itertools.product(APIS, APIS))
@@ -109,12 +111,18 @@ def test_a_limit_that_is_long_in_coming_back_is_told_like_a_budget(
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_budget_that_is_only_reserved_is_not_told_to_be_spent(
-    simulator: RunningSimulator, api: str
-) -> None:
+def test_a_budget_that_is_only_reserved_is_not_told_to_be_spent(api: str) -> None:
     """What is under way gives most of it back: whoever waits is let in."""
-    with serving(config(simulator.base_url, limit("cost", "1.5", "month"))) as (gateway, lines):
-        held = _Held(gateway, simulator)
+    with (
+        slow_upstream() as upstream,
+        serving(config(upstream.url, limit("cost", "1.5", "month"))) as (gateway, lines),
+        Connection(gateway.base_url) as first,
+    ):
+        upstream.takes_s = 0.0
+        upstream.held = held = threading.Event()
+        first.send("POST", PATHS["chat"], body("chat", "chat/sim-text"), AUTH)
+        until(lambda: bool(upstream.now))
+        upstream.held = None
         reserved = told(gateway)["limits"][0]["reserved"]
         assert 1 < float(reserved) < 1.1
         asked: dict[str, Any] = {"max_tokens": 1000} if api == "messages" else {}
@@ -129,8 +137,10 @@ def test_a_budget_that_is_only_reserved_is_not_told_to_be_spent(
         assert 0 < int(refused.headers["retry-after-ms"]) <= 1000
         assert "x-should-retry" not in refused.headers
         assert lines[-1]["limit"] == "key:cost:month"
-        held.leave()
-        simulator.wait_for(lambda: told(gateway)["limits"][0]["reserved"] == "0", 30.0)
+        # An answer is read to its end even where its client leaves: only that gives it back.
+        held.set()
+        assert first.answer().status == 200
+        until(lambda: bool(told(gateway)["limits"][0]["reserved"] == "0"))
         assert ask(gateway, api).status == 200
 
 

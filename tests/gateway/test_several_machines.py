@@ -16,6 +16,9 @@ import pytest
 
 pytest.importorskip("psycopg")
 
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Fault
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.http import AUTH, Answer, call, events
 from tests.gateway.processes import ASKED, GatewayProcess, gateway_process, simulator_process, until
 from tests.gateway.slow_upstream import slow_upstream
@@ -124,14 +127,13 @@ def test_a_conversation_goes_on_at_whichever_instance(tmp_path: Path, cluster: C
 
 
 def test_what_is_made_in_the_background_is_every_instances(
-    tmp_path: Path, cluster: Cluster
+    tmp_path: Path, cluster: Cluster, simulator: RunningSimulator
 ) -> None:
     """It is followed and stopped at another one, which also makes it again if its own is killed."""
-    asked = {
-        "model": "chat/sim-text?words=400&delay_ms=20",
-        "input": "Hi",
-        "background": True,
-    }
+    # The answers to the first two requests begin and do not end.
+    fault = Fault("silence", after=3, ms=600_000, times=2)
+    simulator.app.keys.behaviours["sk-a"] = KeyBehaviour(fault)
+    asked = {"model": "chat/sim-text?words=400", "input": "Hi", "background": True}
 
     def told(gateway: GatewayProcess, method: str, path: str) -> Answer:
         return call(gateway.url, method, f"/v1/responses/{path}", None, AUTH)
@@ -140,9 +142,8 @@ def test_what_is_made_in_the_background_is_every_instances(
         return bool(told(other, "GET", name).json["status"] == "in_progress")
 
     with ExitStack() as stack:
-        upstream, _ = stack.enter_context(simulator_process())
         followers = stack.enter_context(ThreadPoolExecutor(2))
-        one, other = instances(stack, tmp_path, cluster, f"{upstream}/v1", 2)
+        one, other = instances(stack, tmp_path, cluster, simulator.openai_base_url, 2)
         ends = {}
         for end in ("cancelled", "completed"):
             name = call(one.url, "POST", "/v1/responses", asked, AUTH).json["id"]

@@ -80,11 +80,13 @@ def test_one_that_takes_over_leaves_to_the_former_what_that_has_in_flight(
     tmp_path: Path, workers: int
 ) -> None:
     """A request that the former gateway serves on takes the only slot; the next one waits."""
-    account, marked = "max_concurrent = 1\n", '[[routes]]\nmatch = "marked"\nupstream = "chat"\n'
+    account = "max_concurrent = 1\n"
+    newcomer = '[[clients]]\nname = "newcomer"\nkey = "sk-of-the-newcomer"\n'
 
     def takes_all(url: str) -> bool:
-        """Whether the gateway that takes over gets all connections."""
-        return all(b"marked" in call(url, "GET", "/v1/models").body for _ in range(10))
+        """Whether the gateway that takes over, which alone knows this key, gets all connections."""
+        answers = (call(url, "GET", "/v1/key", key="sk-of-the-newcomer") for _ in range(10))
+        return all(one.status == 200 for one in answers)
 
     with (
         slow_upstream() as upstream,
@@ -105,7 +107,7 @@ def test_one_that_takes_over_leaves_to_the_former_what_that_has_in_flight(
             {"a": "sk-a"},
             workers=workers,
             account=account,
-            tables=marked,
+            tables=newcomer,
             name="other",
             port=port,
         ) as other:

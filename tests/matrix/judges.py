@@ -17,12 +17,14 @@ import anthropic
 import openai
 import pydantic
 import pytest
+from google.genai import _interactions_errors as interactions_errors
 from google.genai import errors as google_errors
 
 from tests.gateway.http import TRUSTS_NOBODY
 from tests.matrix.google import ask_google, fold_chunks, google_error, parts_of
+from tests.matrix.interactions import ask_interactions, error_of, fold_events
 
-Api = Literal["chat", "messages", "responses", "google"]
+Api = Literal["chat", "messages", "responses", "google", "interactions"]
 Mode = Literal["full", "helper", "raw", "parse", "socket"]
 NODE_DIR = Path(__file__).parent.parent / "node"
 
@@ -252,11 +254,45 @@ def see_google(final: dict[str, Any]) -> Seen:
     )
 
 
+def see_interaction(final: dict[str, Any]) -> Seen:
+    """An `Interaction` object."""
+    steps = final["steps"]
+    usage = final.get("usage") or {}
+    counts = {
+        "input": usage.get("total_input_tokens"),
+        "output": usage.get("total_output_tokens", 0) + usage.get("total_thought_tokens", 0),
+        "total": usage.get("total_tokens"),
+        "cached": usage.get("total_cached_tokens"),
+        "reasoning": usage.get("total_thought_tokens"),
+    }
+    contents = [
+        content
+        for step in steps
+        if step["type"] == "model_output"
+        for content in step.get("content") or ()
+    ]
+    calls = [step for step in steps if step["type"] == "function_call"]
+    summaries = [part["text"] for step in steps for part in step.get("summary") or ()]
+    notes = [note for content in contents for note in content.get("annotations") or ()]
+    return Seen(
+        text="".join(content["text"] for content in contents),
+        texts=tuple(content["text"] for content in contents),
+        reasoning="".join(summaries),
+        calls=tuple(Call(one["id"], one["name"], json.dumps(one["arguments"])) for one in calls),
+        finish=final["status"],
+        usage={name: count for name, count in counts.items() if count is not None and usage},
+        citations=tuple(note["url"] for note in notes),
+        model=final["model"],
+        final=final,
+    )
+
+
 SEE = {
     "chat": see_chat,
     "messages": see_message,
     "responses": see_response,
     "google": see_google,
+    "interactions": see_interaction,
 }
 
 
@@ -277,6 +313,11 @@ class PythonJudge:
         except google_errors.APIError as error:
             name, status, kind, message = google_error(error)
             return Seen(error=Error(name, status, kind, None, message))
+        except interactions_errors.APIStatusError as error:
+            name, told_status, code, message = error_of(error)
+            return Seen(error=Error(name, told_status, None, code, message))
+        if ask.api == "interactions" and ask.mode == "helper":
+            final = fold_events(final)
         if ask.mode == "raw":
             return Seen(final=final)
         if ask.mode == "parse":
@@ -299,6 +340,9 @@ class PythonJudge:
 
     def _google(self, ask: Ask) -> Any:
         return ask_google(ask.mode, ask.base_url, ask.key, ask.body, Person)
+
+    def _interactions(self, ask: Ask) -> Any:
+        return ask_interactions(ask.mode, ask.base_url, ask.key, ask.body)
 
     def _openai(self, ask: Ask) -> openai.OpenAI:
         return openai.OpenAI(
@@ -469,6 +513,8 @@ class NodeJudge:
             return Seen(final=answer["final"])
         if ask.api == "google" and ask.mode == "helper":
             return see_google(fold_chunks(answer["final"]))
+        if ask.api == "interactions" and ask.mode == "helper":
+            return see_interaction(fold_events(answer["final"]))
         return SEE[ask.api](answer["final"])
 
     def close(self) -> None:

@@ -96,6 +96,14 @@ const play = {
       return Person.parse(JSON.parse(answer.text));
     },
   },
+  interactions: {
+    full: (job) => google(job).interactions.create(job.body),
+    helper: async (job, seen) => {
+      const stream = await google(job).interactions.create({ ...job.body, stream: true });
+      for await (const event of stream) seen.push(event);
+      return seen;
+    },
+  },
 };
 
 const googleStatus = (error) => {

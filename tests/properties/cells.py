@@ -116,7 +116,7 @@ def write_request(protocol: str, request: Request, ledger: Ledger | None = None)
         ),
     )
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
-    if codec.endpoint.read_path is not None:  # the path says them
+    if codec.endpoint.operation_for("m", stream=False) is not None:  # the path says them
         decoded["model"] = request.model
         if request.stream:
             decoded["stream"] = True

@@ -24,7 +24,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.requests import CustomTool, FunctionTool, Request
-from dragoman.protocols.google_generate_content.conversation import UNSIGNED
+from dragoman.protocols.google_conversation import UNSIGNED
 from tests.library import translate_request
 from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES, cases
 from tests.properties import strategies as own

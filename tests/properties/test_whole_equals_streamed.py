@@ -45,7 +45,7 @@ from dragoman.canonical.requests import JsonObject, Request, Thinking
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.usage import Usage
 from dragoman.protocols import CODECS
-from dragoman.protocols.anthropic_messages.partial_json import read_cut_object
+from dragoman.protocols.partial_json import read_cut_object
 from dragoman.protocols.settings import make_options
 from dragoman.sse import DONE, Decoder
 from tests.folded import unfold

@@ -1,11 +1,11 @@
-"""Names of properties that Messages services refuse."""
+"""What the text of a schema shows, and names of properties that Messages services refuse."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec import Raw
 
-from dragoman.protocols.portable_schemas import has_legal_names
+from dragoman.protocols.portable_schemas import traits_of
 
 LEGAL = [
     b"{}",
@@ -28,9 +28,44 @@ OTHERS = [
 
 @pytest.mark.parametrize("schema", LEGAL)
 def test_legal_names_need_no_second_look(schema: bytes) -> None:
-    assert has_legal_names(Raw(schema))
+    assert traits_of(Raw(schema)).has_legal_names
 
 
 @pytest.mark.parametrize("schema", OTHERS)
 def test_any_other_schema_is_looked_at_as_a_whole(schema: bytes) -> None:
-    assert not has_legal_names(Raw(schema))
+    assert not traits_of(Raw(schema)).has_legal_names
+
+
+COMPLETE = [
+    b'{"type":"object","properties":{}}',
+    b'{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}',
+]
+PLAIN = [
+    b'{"type":"object"}',
+    b'{"type":"object","properties":{"a":{"type":"array"}}}',
+    b'{"type":"object","properties":{"\\u0061":{"type":"\\u0061rray"}}}',
+]
+NEITHER = [
+    b"{}",
+    b'{"type":"string","properties":{}}',
+    b'{"type":["object"],"properties":{}}',
+    b'{"type":"object","properties":["a"]}',
+    b'{"type":"object","properties":{},"anyOf":[]}',
+    b'{"type":"object","properties":{},"oneOf":null}',
+    b'{"type":"object","properties":{},"allOf":[{}]}',
+    b'{"type":"object","properties":{},"not":{}}',
+    b'{"type":"object","properties":{},"$ref":"#/$defs/a"}',
+    b'{"type":"object","properties":{"a":{"exclusiveMinimum": true}}}',
+    b'{"type":"object","properties":{"a":{"items" : [{}]}}}',
+    b'{"type":"object","properties":{"a":{"required":false}}}',
+]
+
+
+@pytest.mark.parametrize("length", [0, 5000], ids=["short", "long"])
+@pytest.mark.parametrize("schema", [*COMPLETE, *PLAIN, *NEITHER])
+def test_a_schema_is_passed_as_it_is_only_if_its_text_shows_no_need(
+    schema: bytes, length: int
+) -> None:
+    traits = traits_of(Raw(schema + b" " * length))
+    assert traits.is_complete == (schema in COMPLETE)
+    assert traits.is_plain == (schema not in NEITHER)

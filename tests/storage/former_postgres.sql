@@ -53,3 +53,17 @@ CREATE INDEX responses_owned ON responses (owner, created, bytes)
 -- 4
 CREATE TABLE limit_resets ( ledger TEXT COLLATE "C" PRIMARY KEY, version BIGINT NOT NULL, at DOUBLE PRECISION NOT NULL )
 CREATE INDEX limit_resets_version ON limit_resets (version)
+-- 5
+CREATE TABLE people (id TEXT COLLATE "C", version BIGINT NOT NULL, name TEXT COLLATE "C" NOT NULL, identity TEXT COLLATE "C" NOT NULL, created DOUBLE PRECISION NOT NULL, seen DOUBLE PRECISION NOT NULL, enabled BOOLEAN NOT NULL, PRIMARY KEY (id))
+CREATE INDEX people_version ON people (version)
+CREATE INDEX people_name ON people (name)
+CREATE TABLE person_sessions (id TEXT COLLATE "C", version BIGINT NOT NULL, person TEXT COLLATE "C" NOT NULL, client TEXT COLLATE "C" NOT NULL, refresh TEXT COLLATE "C" NOT NULL, former TEXT COLLATE "C" NOT NULL, rotated DOUBLE PRECISION NOT NULL, signed_in DOUBLE PRECISION NOT NULL, renewed DOUBLE PRECISION NOT NULL, failing DOUBLE PRECISION, asking DOUBLE PRECISION NOT NULL, sealed BYTEA NOT NULL, used DOUBLE PRECISION, ended DOUBLE PRECISION, PRIMARY KEY (id))
+CREATE INDEX person_sessions_version ON person_sessions (version)
+CREATE INDEX person_sessions_person ON person_sessions (person)
+CREATE TABLE sign_ins (id TEXT COLLATE "C", alias TEXT COLLATE "C" NOT NULL, expires DOUBLE PRECISION NOT NULL, sealed BYTEA NOT NULL, PRIMARY KEY (id))
+CREATE INDEX sign_ins_alias ON sign_ins (alias)
+CREATE INDEX sign_ins_expires ON sign_ins (expires)
+CREATE TABLE signing_keys (id TEXT COLLATE "C", version BIGINT NOT NULL, created DOUBLE PRECISION NOT NULL, sealed BYTEA NOT NULL, PRIMARY KEY (id))
+CREATE INDEX signing_keys_version ON signing_keys (version)
+-- 6
+CREATE TABLE credentials ( name TEXT COLLATE "C" PRIMARY KEY, sealed BYTEA NOT NULL )

@@ -78,3 +78,17 @@ CREATE INDEX responses_owned ON responses (owner, created, bytes)
 -- 13
 CREATE TABLE limit_resets ( ledger TEXT PRIMARY KEY, version INTEGER NOT NULL, at REAL NOT NULL ) WITHOUT ROWID
 CREATE INDEX limit_resets_version ON limit_resets (version)
+-- 14
+CREATE TABLE people (id TEXT, version INTEGER NOT NULL, name TEXT NOT NULL, identity TEXT NOT NULL, created REAL NOT NULL, seen REAL NOT NULL, enabled INTEGER NOT NULL, PRIMARY KEY (id)) WITHOUT ROWID
+CREATE INDEX people_version ON people (version)
+CREATE INDEX people_name ON people (name)
+CREATE TABLE person_sessions (id TEXT, version INTEGER NOT NULL, person TEXT NOT NULL, client TEXT NOT NULL, refresh TEXT NOT NULL, former TEXT NOT NULL, rotated REAL NOT NULL, signed_in REAL NOT NULL, renewed REAL NOT NULL, failing REAL, asking REAL NOT NULL, sealed BLOB NOT NULL, used REAL, ended REAL, PRIMARY KEY (id)) WITHOUT ROWID
+CREATE INDEX person_sessions_version ON person_sessions (version)
+CREATE INDEX person_sessions_person ON person_sessions (person)
+CREATE TABLE sign_ins (id TEXT, alias TEXT NOT NULL, expires REAL NOT NULL, sealed BLOB NOT NULL, PRIMARY KEY (id)) WITHOUT ROWID
+CREATE INDEX sign_ins_alias ON sign_ins (alias)
+CREATE INDEX sign_ins_expires ON sign_ins (expires)
+CREATE TABLE signing_keys (id TEXT, version INTEGER NOT NULL, created REAL NOT NULL, sealed BLOB NOT NULL, PRIMARY KEY (id)) WITHOUT ROWID
+CREATE INDEX signing_keys_version ON signing_keys (version)
+-- 15
+CREATE TABLE credentials ( name TEXT PRIMARY KEY, sealed BLOB NOT NULL ) WITHOUT ROWID

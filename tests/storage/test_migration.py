@@ -25,6 +25,7 @@ from dragoman.accounts.store import (
 )
 from dragoman.audit import Actor, Change
 from dragoman.keys.admins import StoredAdmin
+from dragoman.keys.people import Identity, Pending, SigningKey, StoredPerson, StoredSession
 from dragoman.keys.records import StoredKey, StoredSecret, StoredTeam
 from dragoman.storage.migration import move, moved_tables
 from dragoman.storage.postgres.database import PostgresConnection, PostgresDatabase
@@ -62,6 +63,7 @@ def fill(path: Path) -> None:
         )
         store.exchange("w", batch, 0)
         store.claim({"told": NOW}, 0.0)
+        store.swap_credential("a", None, b"\0sealed")
         secret = StoredSecret(digest=b"d", ending="abcd", created=NOW)
         store.client_keys.save(
             [StoredKey(name="k", created=NOW, secrets=(secret,))],
@@ -70,6 +72,15 @@ def fill(path: Path) -> None:
         store.client_keys.reset_limits({"key\nfile\nrequests": NOW})
         admin = StoredAdmin(name="ops", role="viewer", digest=b"d", ending="e", created=NOW)
         store.admins.save_admin(admin)
+        identity = Identity(issuer="i", subject="s", email="a@b.c", groups=("g",))
+        person = StoredPerson(id="p", name="a@b.c", identity=identity, created=NOW, seen=NOW)
+        store.people.save_person(person)
+        store.people.save_session(
+            StoredSession(id="00", person="p", client="codex", refresh="r", rotated=NOW,
+                          signed_in=NOW, renewed=NOW, sealed=b"\0\xff")
+        )  # fmt: skip
+        store.people.save_pending(Pending(id="p", expires=NOW, sealed=b"\0\xff"))
+        store.people.save_signing_key(SigningKey(id="k", created=NOW, sealed=b"\0\xff"))
         store.record(Actor("me", "command"), [Change(action="add", kind="key", name="k")])
     with closing(SqliteResponses(path)) as responses:
         for one in range(120):

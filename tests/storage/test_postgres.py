@@ -229,7 +229,7 @@ def test_statements_of_an_exchange(url: str) -> None:
             asked.clear()
             changes = store.exchange("w", told, version)
         assert changes.pins == {b"p": ("a", 1e10)}
-        assert (idle, alone, len(asked)) == (4, 9, 20)
+        assert (idle, alone, len(asked)) == (4, 9, 23)
 
 
 def test_tables_are_made_before_any_gateway_starts(

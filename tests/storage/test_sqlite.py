@@ -214,7 +214,7 @@ def full_disk(path: Path) -> Iterator[Path]:
     """A file system of 256 KiB, in which `path` is a directory."""
     path.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(path)], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)], capture_output=True
     )
     if mounted.returncode:
         pytest.skip("this user cannot mount a file system")
@@ -230,7 +230,7 @@ def test_a_full_disk_and_one_with_room_again(tmp_path: Path) -> None:
         version = store.exchange("w", ONE, 0).version
         ballast = small / "ballast"
         with pytest.raises(OSError, match="No space"):
-            ballast.write_bytes(bytes(1024 * 1024))
+            ballast.write_bytes(bytes(2 * 1024 * 1024))
         with pytest.raises(StoreError, match=r"disk is full|disk I/O error"):
             store.exchange("w", big(200), version)
         ballast.unlink()

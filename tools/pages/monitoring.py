@@ -272,6 +272,18 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "s",
         ),
         one(
+            "Time until credentials expire",
+            "bottomk(20, min by (account) "
+            f"(dragoman_credential_expires_timestamp_seconds{{{CHOSEN}}}) - time())",
+            "{{account}}",
+            "s",
+        ),
+        one(
+            "Refreshes of credentials",
+            rate("dragoman_credential_refreshes_total", "upstream", "outcome"),
+            "{{upstream}}, {{outcome}}",
+        ),
+        one(
             "Probes",
             rate("dragoman_probes_total", "upstream", "result"),
             "{{upstream}}, {{result}}",
@@ -335,6 +347,11 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                     "alerts, {{result}}",
                 ),
             ),
+        ),
+        one(
+            "Refused tokens",
+            rate("dragoman_refused_tokens_total", "reason", chosen=JOB),
+            "{{reason}}",
         ),
         one(
             "Version and uptime",

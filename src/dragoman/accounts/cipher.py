@@ -23,6 +23,20 @@ class AccountCipher(Protocol):
             SealError: there is no key to encrypt them with.
         """
 
+    def seal_credential(self, text: bytes, name: str) -> bytes:
+        """What is kept of the credential of an account, encrypted.
+
+        Raises:
+            SealError: there is no key to encrypt it with.
+        """
+
+    def open_credential(self, sealed: bytes, name: str) -> bytes:
+        """What `seal_credential` has encrypted.
+
+        Raises:
+            SealError: it cannot be decrypted with the keys that there are.
+        """
+
     def open(self, definition: Definition) -> Account:
         """The account with its secrets.
 

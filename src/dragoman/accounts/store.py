@@ -21,6 +21,7 @@ from dragoman.accounts.decide.quota import Windows
 from dragoman.accounts.decide.states import AccountState, Entry, Transition
 from dragoman.audit import AuditLog
 from dragoman.keys.admins import AdminStore
+from dragoman.keys.people import PeopleChanges, PeopleStore
 from dragoman.keys.records import KeyStore, StoredKey, StoredTeam, Uses
 
 LOST_AFTER_S = 3.0
@@ -294,6 +295,7 @@ class Changes(Struct, frozen=True, kw_only=True):
     client_keys: Sequence[StoredKey] = ()
     teams: Sequence[StoredTeam] = ()
     limit_resets: Mapping[str, float] = {}
+    people: PeopleChanges = PeopleChanges()
 
 
 class Store(AuditLog, Protocol):
@@ -307,6 +309,10 @@ class Store(AuditLog, Protocol):
     @property
     def admins(self) -> AdminStore:
         """The keys of the administration that are kept here."""
+
+    @property
+    def people(self) -> PeopleStore:
+        """The people who sign in, and their sessions."""
 
     def upgrade(self) -> str:
         """Bring its tables up to date; every other method refuses older ones. Returns what was
@@ -386,6 +392,13 @@ class Store(AuditLog, Protocol):
 
     def release(self, claims: Iterable[str]) -> None:
         """Give these claims up: what they were made for was not done."""
+
+    def credential(self, name: str) -> bytes | None:
+        """What is kept of the credential of an account, sealed; None for nothing."""
+
+    def swap_credential(self, name: str, before: bytes | None, after: bytes) -> bool:
+        """Keep `after` of the credential of an account if `before` is what is kept. Returns whether
+        it was: of several that do so at once, one does."""
 
     def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
         """What was charged in the hours that begin in [since, until), in Unix seconds."""

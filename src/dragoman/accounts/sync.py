@@ -47,6 +47,7 @@ from dragoman.accounts.store import (
 from dragoman.accounts.usage import Meter
 from dragoman.config import Account
 from dragoman.failing import Verdict
+from dragoman.keys.people import People
 from dragoman.keys.ring import KeyRing
 
 _log = logging.getLogger("dragoman.accounts")
@@ -111,6 +112,8 @@ class AccountSync:
         gateway: str = "",
     ) -> None:
         self._keys = KeyRing() if keys is None else keys
+        self.people = People()
+        """Those who sign in, who are keys of the ring as well."""
         self.settled: Settled | None = None
         self.logs_operators = False
         """Whether this worker logs, for all of its gateway, what operators do to accounts."""
@@ -377,12 +380,16 @@ class AccountSync:
 
     async def _apply(self, received: _Received, first: bool) -> None:
         changes = received.changes
+        client_keys = [
+            *changes.client_keys,
+            *self.people.update(changes.people, whole=changes.whole),
+        ]
         if changes.whole:
             self._keys.retain(
-                (key.name for key in changes.client_keys), (team.name for team in changes.teams)
+                (key.name for key in client_keys), (team.name for team in changes.teams)
             )
         self._keys.update(teams=changes.teams, resets=changes.limit_resets)
-        for keys in _parts(changes.client_keys):
+        for keys in _parts(client_keys):
             for name in self._keys.update(keys):
                 if name not in self._key_clashes:
                     self._key_clashes.add(name)

@@ -24,6 +24,7 @@ _COMMANDS = {
     "key": "keys",
     "limit": "limits",
     "openapi": "openapi",
+    "people": "people",
     "prices": "prices",
     "reload": "reload",
     "requests": "requests",

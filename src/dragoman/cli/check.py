@@ -50,6 +50,7 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
     with config_faults_reported(unusable if as_json else None):
         loaded = load_config(path)
     from dragoman.config.checks import NO_ACCOUNT
+    from dragoman.config.credentials import source_of
     from dragoman.config.summary import summary
 
     found = loaded.config
@@ -65,9 +66,15 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
     unpriced = _unpriced(found)
     listed = _ask(found, as_json) if online else []
     missing = _unlisted(found, listed)
+    sources = {
+        account.name: source_of(account.credentials)
+        for account in found.accounts
+        if account.credentials is not None
+    }
     if as_json:
         report = {"file": str(path), "usable": True, "summary": summary(found, stored)}
         report |= {"warnings": warnings, "unpriced_budgets": unpriced, "no_account": without}
+        report |= {"credentials": sources} if sources else {}
         asked = {"accounts": listed, "unlisted": missing} if online else {}
         print_json(report | asked)
     else:
@@ -77,6 +84,8 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
             click.echo(f"{path}: {advice[0]}: {advice[1]}", err=True)
         for upstream, model in missing:
             click.echo(f"warning: {path}: {upstream} does not list the model {model}", err=True)
+        for name, source in sources.items():
+            click.echo(f"{path}: account {name}: {source}")
         click.echo(f"{path}: usable ({summary(found, stored)})")
     if not all(one.passed for one in listed):
         raise click.exceptions.Exit(1)

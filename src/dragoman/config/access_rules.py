@@ -83,3 +83,22 @@ class KeyRules(AccessRules, frozen=True, kw_only=True):
     keep_bodies: bool = False
     """Store this client's requests and answers, and those of its upstreams, in the request log:
     encrypted with `[storage] key`, without which nothing is stored, and visible to admins only."""
+
+
+class SignInRule(KeyRules, frozen=True, kw_only=True):
+    """What people may do who are in one of `groups`, have one of `emails`, or an e-mail address of
+    one of `domains`. The first rule that matches a person counts; without any of the three it
+    matches everybody whom the provider signs in. All else is as for a key, for each person by
+    itself; `team` limits all of its people together."""
+
+    groups: tuple[NonEmpty, ...] = ()
+    """Groups of the provider, as `groups_claim` names them."""
+    emails: tuple[NonEmpty, ...] = ()
+    """E-mail addresses."""
+    domains: tuple[NonEmpty, ...] = ()
+    """Domains of e-mail addresses, such as `example.com`, without those below."""
+
+    @property
+    def rules(self) -> KeyRules:
+        """The rules of a person, without whom they are for."""
+        return KeyRules(**{name: getattr(self, name) for name in KeyRules.__struct_fields__})

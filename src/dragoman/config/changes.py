@@ -107,7 +107,7 @@ def changes(old: Config, new: Config) -> Changes:
         if needs_restart(kind):
             restart += _different(name, before, after)
             continue
-        marked = restart_fields(type(after))
+        marked = restart_fields(type(after)) if isinstance(after, Struct) else ()
         for path in _different(name, before, after):
             (restart if path.rpartition(".")[2] in marked else found).append(path)
     if new.request_log.enabled and new.admin.is_served and not old.admin.is_served:

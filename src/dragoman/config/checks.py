@@ -23,6 +23,7 @@ from dragoman.config.limits import limit_faults
 from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
 from dragoman.config.settings import Client, Config, OwnPrice, Route, Storage, Upstream
+from dragoman.config.sign_in import SignIn
 from dragoman.config.toml_lines import Path
 from dragoman.config.windows import Rolling, parse_window
 from dragoman.protocols import CODECS
@@ -72,7 +73,8 @@ def errors(config: Config) -> Iterator[Fault]:
             yield from _without_effect(own, target, ("routes", index, "capabilities"))
     for index, account in enumerate(config.accounts):
         if account.upstream in upstreams:
-            for name, problem in credential_faults(account, upstreams[account.upstream]):
+            target = upstreams[account.upstream]
+            for name, problem in credential_faults(account, target, config.storage):
                 yield ("accounts", index, *name), problem
         for place, problem in limit_faults(account.limits):
             yield ("accounts", index, *place), problem
@@ -88,6 +90,8 @@ def errors(config: Config) -> Iterator[Fault]:
     yield from _file_names(config)
     yield from _storage(config.storage)
     yield from _prices(config)
+    yield from _sign_in(config)
+    yield from _jwt_issuers(config)
     yield from _traces(config)
     server = config.server
     if server.tls_key is not None and server.tls_certificate is None:
@@ -101,8 +105,9 @@ def errors(config: Config) -> Iterator[Fault]:
                 ("server", "trusted_proxies", index),
                 "expected an address, a network such as 10.0.0.0/8, or unix",
             )
-    needs_key = bool(config.clients) or server.require_key
-    if not needs_key and server.unix_socket is None and not is_loopback(server.host):
+    asks_nobody = not (config.clients or config.sign_in or config.jwt_issuers)
+    is_open = asks_nobody and not server.require_key
+    if is_open and server.unix_socket is None and not is_loopback(server.host):
         yield (
             ("server", "host"),
             "anyone who reaches this address could spend your accounts: "
@@ -119,6 +124,66 @@ def _without_effect(given: frozenset[str], upstream: Upstream, place: Path) -> I
             (*place, name),
             f"has no effect: {upstream.protocol} upstreams have no such capability",
         )
+
+
+def _sign_in(config: Config) -> Iterator[Fault]:
+    settings = config.sign_in
+    if settings is None:
+        return
+    if not _can_import("joserfc"):
+        yield ("sign_in",), missing_extra("sign-in")
+    for name in ("public_url", "issuer"):
+        if not is_safe_url(getattr(settings, name)):
+            yield ("sign_in", name), "must be https://, or http:// with an address of this machine"
+    if urlsplit(settings.public_url).path not in ("", "/"):
+        yield ("sign_in", "public_url"), "must have no path"
+    if "openid" not in settings.scopes:
+        yield ("sign_in", "scopes"), "openid is required"
+    if config.storage.path == "" and config.storage.url is None:
+        yield ("sign_in",), "needs a store for people and their sessions: [storage]"
+    if config.storage.key is None:
+        yield ("storage", "key"), "is required for [sign_in], which stores secrets of sessions"
+    known = [upstream.name for upstream in config.upstreams]
+    for index, rule in enumerate(settings.rules):
+        for path, message in access_faults(rule, known):
+            yield ("sign_in", "rules", index, *path), message
+
+
+def _jwt_issuers(config: Config) -> Iterator[Fault]:
+    known = [upstream.name for upstream in config.upstreams]
+    yield from _duplicates("jwt_issuers", (one.name for one in config.jwt_issuers))
+    seen = set() if config.sign_in is None else {config.sign_in.public_url.rstrip("/")}
+    for index, issuer in enumerate(config.jwt_issuers):
+        place = ("jwt_issuers", index)
+        if not _can_import("joserfc"):
+            yield place, missing_extra("sign-in")
+        for name, url in (("issuer", issuer.issuer), ("jwks_url", issuer.jwks_url)):
+            if url is not None and not is_safe_url(url):
+                message = "must be https://, or http:// with an address of this machine"
+                yield (*place, name), message
+        if issuer.issuer in seen:
+            yield (*place, "issuer"), "is the issuer of others, too"
+        if issuer.name == "sub":
+            yield (*place, "name"), "is what people without an e-mail address are named by"
+        seen.add(issuer.issuer)
+        if not issuer.algorithms:
+            yield (*place, "algorithms"), "none is allowed, so no token is"
+        for number, rule in enumerate(issuer.rules):
+            for path, message in access_faults(rule, known):
+                yield (*place, "rules", number, *path), message
+
+
+def is_safe_url(url: str) -> bool:
+    """Whether what is sent to a URL cannot be read on the way: it is https, or http to this
+    machine."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return False
+    if not host or parts.username is not None or parts.query or parts.fragment:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
 
 
 def _search(config: Config) -> Iterator[Fault]:
@@ -170,6 +235,8 @@ def warnings(config: Config) -> Iterator[Fault]:
                 ("clients", index, "team"),
                 f"no [[teams]] named {client.team}: unless the store has it, the key is refused",
             )
+    if config.sign_in is not None:
+        yield from _sign_in_warnings(config.sign_in, teams)
     for index, account in enumerate(config.accounts):
         if _is_variable(account.key):
             message = 'looks like the name of a variable, which is written "env:NAME"'
@@ -180,6 +247,18 @@ def warnings(config: Config) -> Iterator[Fault]:
     yield from _unverified_database(config.storage.url)
     if not config.upstreams:
         yield (), "no [[upstreams]]: every request will be refused"
+
+
+def _sign_in_warnings(settings: SignIn, teams: Sequence[str]) -> Iterator[Fault]:
+    if not settings.rules:
+        yield ("sign_in", "rules"), "there is none, so nobody may sign in"
+    for index, rule in enumerate(settings.rules):
+        if rule.team is not None and rule.team not in teams:
+            message = f"no [[teams]] named {rule.team}: unless the store has it, people are refused"
+            yield ("sign_in", "rules", index, "team"), message
+        is_last = index == len(settings.rules) - 1
+        if not (is_last or rule.groups or rule.emails or rule.domains):
+            yield ("sign_in", "rules", index), "matches everybody: later rules are never reached"
 
 
 def _unverified_database(url: Secret | None) -> Iterator[Fault]:

@@ -13,14 +13,14 @@ from dragoman.config.credentials import (
     CommandCredentials,
     OAuthCredentials,
 )
-from dragoman.config.settings import PLACES, Account, Upstream
+from dragoman.config.settings import PLACES, Account, Storage, Upstream
 
 _PLACE = re.compile(rf"\{{({'|'.join(PLACES)})\}}")
 
 _Fault = tuple[tuple[str, ...], str]
 
 
-def credential_faults(account: Account, upstream: Upstream) -> Iterator[_Fault]:
+def credential_faults(account: Account, upstream: Upstream, storage: Storage) -> Iterator[_Fault]:
     """What is wrong with how an account's requests to its upstream are authorised."""
     if account.key is not None and account.credentials is not None:
         yield ("credentials",), "excludes key: set one of them"
@@ -42,6 +42,10 @@ def credential_faults(account: Account, upstream: Upstream) -> Iterator[_Fault]:
             yield ("credentials", "command"), "has no program"
     elif isinstance(settings, OAuthCredentials):
         yield from _oauth_faults(settings)
+        keeps = storage.key is not None and (storage.path != "" or storage.url is not None)
+        if settings.grant == "refresh_token" and not keeps:
+            message = "refresh_token needs a [storage] with a key, for what replaces the token"
+            yield ("credentials", "grant"), message
 
 
 _PROOFS = ("client_secret", "certificate", "token_file")
@@ -62,7 +66,9 @@ def _oauth_faults(settings: OAuthCredentials) -> Iterator[_Fault]:
     is_here = parts.scheme == "http" and parts.hostname in _LOOPBACK
     if not is_here and (parts.scheme != "https" or not parts.hostname):
         yield ("credentials", "token_url"), "expected an https address, or one of this machine"
-    if settings.grant != "client_credentials" and settings.token_file is None:
+    if settings.grant == "refresh_token" and settings.refresh_token is None:
+        yield ("credentials", "refresh_token"), "required by grant refresh_token"
+    if settings.grant in ("jwt_bearer", "token_exchange") and settings.token_file is None:
         yield ("credentials", "token_file"), f"required by grant {settings.grant}"
     if settings.client_auth == "private_key_jwt" and settings.private_key is None:
         yield ("credentials", "private_key"), "required by client_auth private_key_jwt"

@@ -107,8 +107,13 @@ class OAuthCredentials(Credential, frozen=True, kw_only=True, tag="oauth2"):
 
     token_url: Text
     """Address that issues tokens: `https`, or of this machine."""
-    grant: Literal["client_credentials", "jwt_bearer", "token_exchange"] = "client_credentials"
+    grant: Literal["client_credentials", "refresh_token", "jwt_bearer", "token_exchange"] = (
+        "client_credentials"
+    )
     """How they are asked for."""
+    refresh_token: Secret | None = None
+    """The refresh token of a login, for `refresh_token`. What replaces it is in the store,
+    encrypted, until another one is set here."""
     client_id: Text | None = None
     """Id of the client."""
     client_secret: Secret | None = None
@@ -141,6 +146,30 @@ Credentials = (
 
 FILES = ("file", "certificate", "token_file", "private_key")
 """Settings that name files, relative to the directory of the configuration file."""
+
+
+def source_of(credentials: Credentials) -> str:
+    """Where credentials come from, for operators; no secret and no path."""
+    match credentials:
+        case AwsCredentials():
+            place = "the environment, the machine or the profile default"
+            if credentials.profile is not None:
+                place = f"the profile {credentials.profile}"
+            elif credentials.access_key_id is not None:
+                place = "the configuration"
+            role = "" if credentials.role_arn is None else ", by a role"
+            return f"keys of AWS from {place}{role}"
+        case GoogleCredentials():
+            return f"tokens of Google from {'a file' if credentials.file else 'the machine'}"
+        case AzureCredentials():
+            names = {"client_secret": "a secret", "certificate": "a certificate"}
+            names["token_file"] = "a token file"
+            given = [word for name, word in names.items() if getattr(credentials, name) is not None]
+            return f"tokens of Entra from {given[0] if given else 'the identity of the machine'}"
+        case CommandCredentials():
+            return "what a command prints"
+        case OAuthCredentials():
+            return f"tokens of an authorisation server ({credentials.grant})"
 
 
 def secrets_of(credentials: Credentials) -> list[Secret]:

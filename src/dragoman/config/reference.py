@@ -24,6 +24,7 @@ from msgspec.structs import FieldInfo
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import names
+from dragoman.config.access_rules import SignInRule
 from dragoman.config.changes import needs_restart
 from dragoman.config.convert import kinds_of, registered
 from dragoman.config.credentials import (
@@ -59,6 +60,7 @@ from dragoman.config.settings import (
     Webhook,
     WebSocket,
 )
+from dragoman.config.sign_in import JwtIssuer, SignIn
 from dragoman.failing import Rule
 from dragoman.protocols.settings import declared_by, fields_of
 
@@ -85,6 +87,9 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[options]` and `[routes.options]`", Options),
     ("`[models]`", Models),
     ("`[storage]`", Storage),
+    ("`[sign_in]`", SignIn),
+    ("`[[sign_in.rules]]`", SignInRule),
+    ("`[[jwt_issuers]]`", JwtIssuer),
     ("`[usage]`", UsageSettings),
     ("`[admin]`", Admin),
     ("`[request_log]`", RequestLogSettings),

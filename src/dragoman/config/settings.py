@@ -16,6 +16,7 @@ from dragoman.config.files import FileText
 from dragoman.config.limits import Limit
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import Secret, fingerprint
+from dragoman.config.sign_in import JwtIssuer, SignIn
 from dragoman.failing import Rule
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Endpoint
@@ -695,6 +696,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     options: Options = Options()
     models: Models = Models()
     storage: Annotated[Storage, RESTART] = Storage()
+    sign_in: SignIn | None = None
+    jwt_issuers: tuple[JwtIssuer, ...] = ()
     usage: UsageSettings = UsageSettings()
     admin: Admin = Admin()
     request_log: Annotated[RequestLogSettings, RESTART] = RequestLogSettings()

@@ -23,6 +23,11 @@ class Guessed(DragomanError):
     """The key is missing, or was never valid."""
 
 
+class Unsettled(DragomanError):
+    """An access token of a session, or signed with a key, that is not known here: it may become
+    known."""
+
+
 class Keyring:
     """Identifies callers by the keys in `ring`. Without any key, everyone may call, unless
     `requires_key`.
@@ -71,7 +76,7 @@ class Keyring:
             if caller.is_checked:
                 caller.check(now, parse(address()) if caller.asks_address else None)
         except Denied as error:
-            raise self._denied(error.denial) from None
+            raise self._denied(error.denial, str(error)) from None
         return caller
 
     def named(self, name: str) -> Caller:
@@ -90,12 +95,14 @@ class Keyring:
                 raise self._denied(denial)
         return caller
 
-    def _denied(self, denial: Denial) -> DragomanError:
+    def _denied(self, denial: Denial, text: str = "") -> DragomanError:
         if denial is Denial.UNKNOWN and not self.ring.is_loaded:
             message = "The stored keys cannot be read now."
             return refusal(FaultKind.OVERLOADED, message, code="server_error")
         if denial is Denial.ELSEWHERE:
             return refusal(FaultKind.FORBIDDEN, f"The API key {denial.value}.")
+        if denial in _OF_TOKENS:
+            return _refused_token(denial, f"The access token {text or denial.value}.")
         fault = _unauthenticated(f"The API key {denial.value}.")
         return (Guessed if denial in _GUESSED else DragomanError)(fault)
 
@@ -155,7 +162,26 @@ def _ways() -> list[str]:
     return ["'Authorization: Bearer KEY'", *(f"'{name.decode()}: KEY'" for name in headers)]
 
 
+def _refused_token(denial: Denial, message: str) -> DragomanError:
+    if denial is Denial.NO_RULE:
+        return refusal(FaultKind.FORBIDDEN, message)
+    if denial is Denial.KEYS_AWAY:
+        return Unsettled(Fault(FaultKind.OVERLOADED, message, code="server_error"))
+    fault = _unauthenticated(message)
+    if denial is Denial.SIGNED_OUT:
+        return Unsettled(fault)
+    return (DragomanError if denial is Denial.LAPSED else Guessed)(fault)
+
+
 _GUESSED = (Denial.UNKNOWN, Denial.MISTYPED)
+_OF_TOKENS = (
+    Denial.LAPSED,
+    Denial.UNSIGNED,
+    Denial.FLAWED,
+    Denial.KEYS_AWAY,
+    Denial.NO_RULE,
+    Denial.SIGNED_OUT,
+)
 
 
 def _unauthenticated(message: str) -> Fault:

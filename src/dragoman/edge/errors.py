@@ -50,7 +50,8 @@ def rendered(
     if fault.retry_after is not None:
         # Whole seconds: that is all the header allows (RFC 9110, section 10.2.3).
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(fault.retry_after))))
-    if fault.kind is FaultKind.PAYMENT_REQUIRED:
-        # With the status 429, which by itself asks SDKs to come again.
+    if fault.kind in (FaultKind.PAYMENT_REQUIRED, FaultKind.UNAUTHENTICATED):
+        # The former has the status 429, which by itself asks SDKs to come again. Of a refused key,
+        # Claude Code otherwise speaks after minutes of retries.
         headers.append((b"x-should-retry", b"false"))
     return shown.status, escape(to_json(shown.body)), headers

@@ -1,4 +1,4 @@
-"""The limit of wrong keys per address."""
+"""The limits of wrong keys, and of wrong codes of sign-ins, per address."""
 
 from __future__ import annotations
 
@@ -22,17 +22,23 @@ class WrongKey(Struct, frozen=True):
 
 
 WRONG_KEY = Notice("logins.wrong_key", WrongKey)
+WRONG_CODE = Notice("logins.wrong_code", WrongKey)
+
+MOST_WRONG_CODES = 20
+"""Wrong codes of one address in ten minutes."""
+_CODES_S = 600.0
 
 
 def relay_logins(owner: Owner) -> None:
-    """At the owner: report the wrong keys at each worker to the others."""
+    """At the owner: report the wrong keys and codes at each worker to the others."""
+    for notice in (WRONG_KEY, WRONG_CODE):
 
-    def relay(worker: Peer, message: WrongKey) -> None:
-        for peer in owner.peers:
-            if peer is not worker:
-                peer.report(WRONG_KEY, message)
+        def relay(worker: Peer, message: WrongKey, notice: Notice[WrongKey] = notice) -> None:
+            for peer in owner.peers:
+                if peer is not worker:
+                    peer.report(notice, message)
 
-    owner.handlers.receive(WRONG_KEY, relay)
+        owner.handlers.receive(notice, relay)
 
 
 class Logins:
@@ -67,3 +73,29 @@ class Logins:
 
     def _receive(self, owner: Peer, message: WrongKey) -> None:
         self._counts.count(message.address, self._most)
+
+
+class WrongCodes:
+    """Counts wrong codes of sign-ins by address, at all workers, over ten minutes from the first.
+    They are short enough to be typed, so this machine is counted as any other."""
+
+    __slots__ = ("_counts", "_link")
+
+    def __init__(self, link: Peer, clock: Callable[[], float] = time.monotonic) -> None:
+        """`link` and `clock` as of `Logins`."""
+        self._link = link
+        self._counts = PerMinute(_MOST_ADDRESSES, clock, _CODES_S)
+        link.handlers.receive(WRONG_CODE, self._receive)
+
+    def is_over(self, address: str) -> bool:
+        """Whether too many came from `address`, so that none is looked at."""
+        return self._counts.is_over(counted(address), MOST_WRONG_CODES)
+
+    def failed(self, address: str) -> None:
+        """Count a wrong code from `address`."""
+        address = counted(address)
+        self._link.report(WRONG_CODE, WrongKey(address))
+        self._counts.count(address, MOST_WRONG_CODES)
+
+    def _receive(self, owner: Peer, message: WrongKey) -> None:
+        self._counts.count(message.address, MOST_WRONG_CODES)

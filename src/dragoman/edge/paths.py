@@ -17,9 +17,12 @@ def normal_path(path: str) -> str:
     """A path in the form of the routes: base URLs are configured with and without `/v1`, with a
     slash at their end, and with a `/v1` too many, also where the client adds another version.
     """
-    path = _VERSIONS.sub("/v1", _SLASHES.sub("/", path)).rstrip("/") or "/"
-    path = _BEFORE_ANOTHER.sub("", path)
-    if not path.startswith("/v1/") and path.startswith(_versioned()):
+    if "//" in path:
+        path = _SLASHES.sub("/", path)
+    path = path.rstrip("/") or "/"
+    if path.startswith("/v1/v"):
+        path = _BEFORE_ANOTHER.sub("", _VERSIONS.sub("/v1", path))
+    if not path.startswith("/v1") and path.startswith(_versioned()):
         return f"/v1{path}"
     return path
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from math import inf
@@ -39,13 +39,20 @@ class Denial(Enum):
     EARLY = "is not valid yet"
     EXPIRED = "has expired"
     ELSEWHERE = "may not be used from this address"
+    LAPSED = "has expired: it is renewed with the refresh token"
+    UNSIGNED = "was not made by this gateway, or was changed"
+    FLAWED = "is refused"
+    KEYS_AWAY = "cannot be verified now: the keys of its issuer are not known"
+    NO_RULE = "is of nobody whom a rule of this gateway lets call"
+    SIGNED_OUT = "is of a session that has ended: sign in again"
 
 
 class Denied(Exception):
-    """A key is refused. `denial` is the reason."""
+    """A key is refused. `denial` is the reason, the message says it, more exactly where there is a
+    `text`."""
 
-    def __init__(self, denial: Denial) -> None:
-        super().__init__(denial.value)
+    def __init__(self, denial: Denial, text: str = "") -> None:
+        super().__init__(text or denial.value)
         self.denial = denial
 
 
@@ -235,15 +242,38 @@ class Caller:
 
 class _Secret:
     """One secret in the ring. `digest` is that under which its uses are counted, empty for those of
-    the configuration."""
+    the configuration; `denial` is why it is refused once it is `revoked`."""
 
-    __slots__ = ("caller", "digest", "revoked")
+    __slots__ = ("caller", "denial", "digest", "revoked")
 
-    def __init__(self, caller: Caller, revoked: float = inf, digest: bytes = b"") -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        revoked: float = inf,
+        digest: bytes = b"",
+        denial: Denial = Denial.REPLACED,
+    ) -> None:
         self.caller = caller
         self.revoked = revoked
         self.digest = digest
+        self.denial = denial
 
+
+class AccessToken(NamedTuple):
+    """A token that was presented in place of a key: the digest of the secret that it stands for,
+    and until when it does, in Unix seconds."""
+
+    digest: bytes
+    ends: float
+
+
+ReadToken = Callable[[bytes, float], AccessToken | None]
+"""Reads an access token, and checks its signature; None if it is of another issuer. May raise
+`Denied`."""
+
+
+_MOST_SEEN = 20_000
+"""Keys that are cached as they were sent; tokens of people are others every hour."""
 
 _NO_TEAMS: Mapping[str, AccessRules] = {}
 _NO_RESETS: Mapping[str, float] = {}
@@ -267,6 +297,7 @@ class KeyRing:
         self.unusable: dict[str, str] = {}
         """Names of keys that are refused because their rules, or their team's, cannot be followed,
         with why."""
+        self._readers: Sequence[ReadToken] = ()
         self._fixed_teams = teams
         self._clients = {client.name: client for client in clients}
         self._teams: dict[str, StoredTeam] = {}
@@ -317,16 +348,35 @@ class KeyRing:
         """
         found = self._seen.get(key)
         if found is None:
-            found = self._secrets.get(digest_of(key))
+            # What is a token of a known issuer is never tried as a key.
+            found = self._by_token(key, now) if key.count(b".") == 2 else None
+            found = found or self._secrets.get(digest_of(key))
             if found is None:
                 raise Denied(Denial.MISTYPED if is_mistyped(key) else Denial.UNKNOWN)
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
             self._seen[key] = found
         if now >= found.revoked:
-            raise Denied(Denial.REPLACED)
+            raise Denied(found.denial)
         if found.digest:
             uses, _ = self._used.get(found.digest, (0, 0.0))
             self._used[found.digest] = uses + 1, now
         return found.caller
+
+    def _by_token(self, key: bytes, now: float) -> _Secret | None:
+        """The secret that an access token stands for, as long as that lasts."""
+        token = next(filter(None, (read(key, now) for read in self._readers)), None)
+        if token is None:
+            return None
+        found = self._secrets.get(token.digest)
+        if found is None:
+            raise Denied(Denial.SIGNED_OUT)
+        return _Secret(found.caller, token.ends, found.digest, Denial.LAPSED)
+
+    def follow_tokens(self, readers: Sequence[ReadToken]) -> None:
+        """Take access tokens that one of these reads in place of keys."""
+        self._readers = readers
+        self._seen.clear()
 
     def caller(self, name: str) -> Caller | None:
         """Who calls with the key of this name; None if there is none, or its rules cannot be

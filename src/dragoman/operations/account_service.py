@@ -30,7 +30,7 @@ from dragoman.operations.account_queries import AccountQueries, without_secrets
 from dragoman.operations.account_views import AccountDetails, AccountView, status_of
 from dragoman.operations.errors import BadRow, Conflict, ImportRejected, Unknown
 from dragoman.operations.inputs import FieldError, InvalidInput
-from dragoman.operations.people import this_user
+from dragoman.operations.terminal import this_user
 
 _LONGEST_REASON = 200
 

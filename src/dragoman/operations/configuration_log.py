@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dragoman.audit import Actor, AuditLog, Change
 from dragoman.config import Config
-from dragoman.operations.people import this_user
+from dragoman.operations.terminal import this_user
 from dragoman.storage.opening import store_for
 
 

@@ -19,7 +19,8 @@ from dragoman.operations.errors import Conflict
 from dragoman.operations.inputs import Check
 from dragoman.operations.key_service import KeyService
 from dragoman.operations.limit_service import LimitService
-from dragoman.operations.people import this_user
+from dragoman.operations.people_service import PeopleService
+from dragoman.operations.terminal import this_user
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Prices
 from dragoman.storage.opening import cipher_for, store_for
@@ -62,6 +63,13 @@ class StoreContext(Struct, frozen=True, kw_only=True):
     def admins(self) -> AdminService:
         """Keys of the administration."""
         return AdminService(self.store.admins, self.actor)
+
+    @property
+    def people(self) -> PeopleService:
+        """The people who sign in."""
+        settings = self.config.sign_in
+        rules = () if settings is None else settings.rules
+        return PeopleService(self.store.people, rules, self.actor)
 
     @property
     def prices(self) -> Prices:

@@ -31,8 +31,8 @@ from dragoman.operations.key_fields import (
     unknown_team,
     with_fields,
 )
-from dragoman.operations.people import this_user
 from dragoman.operations.team_service import TeamService
+from dragoman.operations.terminal import this_user
 
 GRACE_S = 24 * 3600.0
 """Seconds for which the old secret of a key that is rotated goes on."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.accounts.store import ChargeCount, ChargeKey, Store
 from dragoman.accounts.usage import OTHER
 from dragoman.audit import Actor, Change
-from dragoman.operations.people import this_user
+from dragoman.operations.terminal import this_user
 from dragoman.prices.lookup import Basis, Prices
 from dragoman.prices.rates import PER_MILLION, Price, dollars
 from dragoman.storage.retention import USUAL

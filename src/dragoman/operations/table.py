@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.operations import accounts, admins, keys, limits, usage
+from dragoman.operations import accounts, admins, keys, limits, people, usage
 from dragoman.operations.operation import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -10,5 +10,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *keys.OPERATIONS,
     *limits.OPERATIONS,
     *admins.OPERATIONS,
+    *people.OPERATIONS,
     *usage.OPERATIONS,
 )

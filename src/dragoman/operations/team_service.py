@@ -24,7 +24,7 @@ from dragoman.operations.key_fields import (
     state_of,
     with_fields,
 )
-from dragoman.operations.people import this_user
+from dragoman.operations.terminal import this_user
 
 
 class TeamView(Struct, frozen=True, kw_only=True):

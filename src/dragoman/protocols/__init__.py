@@ -10,11 +10,16 @@ from dragoman.canonical.options import Capabilities, Options
 from dragoman.protocols.anthropic_messages import CODEC as _ANTHROPIC_MESSAGES
 from dragoman.protocols.base import Codec
 from dragoman.protocols.google_generate_content import CODEC as _GOOGLE_GENERATE_CONTENT
+from dragoman.protocols.google_interactions import CODEC as _GOOGLE_INTERACTIONS
 from dragoman.protocols.openai_chat import CODEC as _OPENAI_CHAT
 from dragoman.protocols.openai_responses import CODEC as _OPENAI_RESPONSES
 
 ProtocolName = Literal[
-    "openai_chat", "anthropic_messages", "openai_responses", "google_generate_content"
+    "openai_chat",
+    "anthropic_messages",
+    "openai_responses",
+    "google_generate_content",
+    "google_interactions",
 ]
 """The built-in protocols."""
 
@@ -51,5 +56,11 @@ def unregister(name: str) -> None:
     del CODECS[name]
 
 
-for _codec in (_OPENAI_CHAT, _ANTHROPIC_MESSAGES, _OPENAI_RESPONSES, _GOOGLE_GENERATE_CONTENT):
+for _codec in (
+    _OPENAI_CHAT,
+    _ANTHROPIC_MESSAGES,
+    _OPENAI_RESPONSES,
+    _GOOGLE_GENERATE_CONTENT,
+    _GOOGLE_INTERACTIONS,
+):
     register(_codec)

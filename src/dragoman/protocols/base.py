@@ -1,17 +1,18 @@
 """The interface of every protocol package.
 
-Sixteen pairs come from four packages: a request is read by the client's package and written by
+Twenty-five pairs come from five packages: a request is read by the client's package and written by
 the upstream's, an answer is read by the upstream's and written by the client's.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.envelope import PREFIX, Sealer
@@ -394,6 +395,7 @@ def auth_header(style: str, key: str) -> tuple[str, str]:
 
 
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PLAIN = re.compile(r"[A-Za-z0-9._~-]*")
 
 
 def quoted(name: str) -> str:
@@ -419,6 +421,8 @@ def quoted_for(unchanged: str) -> Callable[[str], str]:
 
 
 def _encoded(name: str, kept: frozenset[int]) -> str:
+    if _PLAIN.fullmatch(name):
+        return name
     encoded = name.encode("utf-8", "surrogatepass")
     return "".join([chr(byte) if byte in kept else f"%{byte:02X}" for byte in encoded])
 
@@ -534,6 +538,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """The error message for paths below `path` that are not served."""
     id_prefix: str
     """Prefix of response ids: `chatcmpl-`, `msg_`, `resp_`."""
+    model_prefix: str = ""
+    """What clients may write before the name of a model in a body."""
+    check_client: Callable[[Mapping[bytes, bytes]], None] = lambda headers: None
+    """The check of a client's headers (names in lower case). Raises InvalidRequest for clients of
+    an edition that is not spoken."""
     auth: str = "bearer"
     """The form in which its services take a key: `bearer` (`Authorization: Bearer`), or a header
     name."""
@@ -673,11 +682,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return None
 
     def operation_for(self, model: str, stream: bool) -> Operation | None:
-        """The operation of a request for an answer of a model; None if the path has no
-        parameters."""
+        """The operation of a request for an answer of a model; None if the body names it."""
         path, _, query = self.path_for("model", stream).partition("?")
         operation = self.operation_of(self.version + path, query)
-        return None if operation is None else replace(operation, model=model)
+        if operation is None or operation.model is None:
+            return None
+        return replace(operation, model=model)
 
 
 class Translate(Struct, frozen=True, kw_only=True):
@@ -720,8 +730,9 @@ class Translate(Struct, frozen=True, kw_only=True):
     """The output limit, in tokens, that a request has when it is written; None for none."""
     options: type[Struct] | None = None
     """The protocol's own options of a translation, see `Options.of`; None if it has none."""
-    repeated: Collection[str] = ()
-    """Members of a client's body (`Request.source`) that the writer of its answer uses."""
+    repeated: Mapping[str, Callable[[Raw], Any]] = MappingProxyType({})
+    """Members of a client's body (`Request.source`) that the writer of its answer uses, and how
+    they are decoded."""
 
 
 class Passthrough(Struct, frozen=True, kw_only=True):

@@ -9,8 +9,8 @@ from msgspec import Raw
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import FunctionTool
 from dragoman.protocols.base import Outbound
-from dragoman.protocols.portable_schemas import JsonSchema, has_old_words, with_inner
-from dragoman.protocols.tools import decoded, object_schema, root_of
+from dragoman.protocols.portable_schemas import JsonSchema, traits_of, with_inner
+from dragoman.protocols.tools import decoded, object_schema
 
 _UNSUPPORTED = frozenset(
     {
@@ -41,7 +41,7 @@ _REFERENCE_MEMBERS = frozenset({"$ref", "$defs", "definitions"})
 
 def write_parameters(tool: FunctionTool, outbound: Outbound) -> JsonSchema | Raw:
     """The schema of a tool's arguments: an object with properties, with `items` in every array."""
-    if isinstance(tool.schema, Raw) and _is_complete(tool.schema):
+    if isinstance(tool.schema, Raw) and traits_of(tool.schema).is_complete:
         return tool.schema
     given = object_schema(tool, outbound)
     schema = known = decoded(given)
@@ -53,13 +53,6 @@ def write_parameters(tool: FunctionTool, outbound: Outbound) -> JsonSchema | Raw
         detail = "arrays of the schema hold anything"
         outbound.ledger.add(tool.path, LossKind.REPAIRED, detail)
     return given if completed is known else completed
-
-
-def _is_complete(schema: Raw) -> bool:
-    """Whether a schema needs nothing: a quick test of its text."""
-    root, text = root_of(schema), bytes(schema)
-    has_odd = b'"array"' in text or b"\\u" in text or has_old_words(text)
-    return root.is_plain and bytes(root.properties) != b"" and not has_odd
 
 
 def with_items(schema: JsonSchema) -> JsonSchema:

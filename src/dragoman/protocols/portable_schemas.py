@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from dragoman.canonical.names import safe_id
 from dragoman.canonical.tools import with_renamed_keys
@@ -53,6 +54,68 @@ def portable(schema: JsonSchema) -> tuple[JsonSchema, list[str]]:
         schema = current
         changes.append("words of older drafts of JSON Schema became current ones")
     return schema, changes
+
+
+# --- traits -------------------------------------------------------------------------------------
+
+_LONGEST_NAME: Final = 64
+_LEGAL = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+
+
+class Traits(Struct, frozen=True):
+    """What the text of a schema shows without decoding all of it.
+
+    `is_plain`: an object that combines nothing, in current words. `is_complete`: it has properties
+    besides, and no arrays. `has_legal_names`: there are properties at its root alone, with names
+    that Messages services take. Where one is False, all of the schema is to be looked at.
+    """
+
+    is_plain: bool
+    is_complete: bool
+    has_legal_names: bool
+
+
+class _Root(Struct):
+    type: Raw = Raw()
+    properties: dict[str, Raw] | None = None
+    any_of: Raw = field(name="anyOf", default=Raw())
+    one_of: Raw = field(name="oneOf", default=Raw())
+    all_of: Raw = field(name="allOf", default=Raw())
+    forbidden: Raw = field(name="not", default=Raw())
+    reference: Raw = field(name="$ref", default=Raw())
+
+
+_root = decoder(_Root)
+_UNKNOWN: Final = Traits(False, False, False)
+
+
+def traits_of(schema: Raw) -> Traits:
+    """The traits of a schema. Clients send the same tools again and again, so those of the last
+    ones that are short are kept."""
+    text = bytes(schema)
+    return _kept_traits(text) if len(text) <= _LONGEST_KEPT else _traits(text)
+
+
+def _traits(text: bytes) -> Traits:
+    try:
+        root = _root(text)
+    except JsonError:
+        return _UNKNOWN
+    combined = (root.any_of, root.one_of, root.all_of, root.forbidden, root.reference)
+    is_object = bytes(root.type) == b'"object"' and not any(map(bytes, combined))
+    is_plain = is_object and not has_old_words(text)
+    is_escaped, names = b"\\u" in text, root.properties
+    return Traits(
+        is_plain=is_plain,
+        is_complete=is_plain and names is not None and not is_escaped and b'"array"' not in text,
+        has_legal_names=not is_escaped
+        and text.count(b'"properties"') <= 1
+        and all(map(_LEGAL.fullmatch, names or ())),
+    )
+
+
+_LONGEST_KEPT: Final = 4096
+_kept_traits = lru_cache(maxsize=512)(_traits)
 
 
 # --- the root -----------------------------------------------------------------------------------
@@ -177,28 +240,6 @@ def _current(node: Any) -> Any:
 
 
 # --- names of properties ------------------------------------------------------------------------
-
-_LONGEST_NAME: Final = 64
-_LEGAL = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-
-
-class _Properties(Struct):
-    properties: dict[str, Raw] = {}
-
-
-_properties = decoder(_Properties)
-
-
-def has_legal_names(schema: Raw) -> bool:
-    """Whether a schema has properties at its root alone, with names that Messages services take.
-    False for any other: `legal_names` looks at all of it."""
-    text = bytes(schema)
-    if text.count(b'"properties"') > 1 or b"\\u" in text:
-        return False
-    try:
-        return all(map(_LEGAL.fullmatch, _properties(schema).properties))
-    except JsonError:
-        return False
 
 
 def legal_names(schema: JsonSchema) -> dict[str, str]:

@@ -19,15 +19,15 @@ from dragoman.protocols.hosts import host_of, is_below
 from dragoman.protocols.settings import with_settings
 
 CHAT: Final = "openai_chat"
-GOOGLE: Final = "google_generate_content"
+GOOGLE: Final = ("google_generate_content", "google_interactions")
 
 
 class Known(Struct, frozen=True, kw_only=True):
-    """Capabilities of the upstreams of `protocol` whose host is in one of the domains `hosts`
+    """Capabilities of the upstreams of `protocols` whose host is in one of the domains `hosts`
     (empty: any) and in none of `other_than`, with models that match one of the patterns `models`,
     in lower case. `source` is where that is from."""
 
-    protocol: str = CHAT
+    protocols: tuple[str, ...] = (CHAT,)
     capabilities: Mapping[str, Any]
     hosts: tuple[str, ...] = ()
     other_than: tuple[str, ...] = ()
@@ -103,30 +103,30 @@ KNOWN: Final = (
         source="the vendor's service refuses other ids",
     ),
     Known(
-        protocol="anthropic_messages",
+        protocols=("anthropic_messages",),
         hosts=("anthropic.com",),
         capabilities={"auto_cache": True},
         source="the vendor caches nothing unasked, and clients of OpenAI's protocols cannot ask",
     ),
     Known(
-        protocol=GOOGLE,
+        protocols=GOOGLE,
         capabilities={"efforts": ("minimal", "low", "medium", "high")},
         source="Google's guide to thinking has these levels",
     ),
     Known(
-        protocol=GOOGLE,
+        protocols=GOOGLE,
         models=("*pro*", "*gemini-3.7-flash*"),
         capabilities={"efforts": ("low", "medium", "high")},
         source="these models refuse the level `minimal`",
     ),
     Known(
-        protocol=GOOGLE,
+        protocols=GOOGLE,
         models=("*gemini-3-pro*",),
         capabilities={"efforts": ("low", "high")},
         source="the first models of the generation have these two levels",
     ),
     Known(
-        protocol=GOOGLE,
+        protocols=GOOGLE,
         models=("*gemini-3.[6-9]*", "*gemini-[4-9]*"),
         capabilities={"sampling": False},
         source="the models ignore temperature, topP and topK; refusing them is announced",
@@ -165,7 +165,7 @@ def _known(protocol: str, host: str, model: str) -> Mapping[str, Any]:
     values: dict[str, Any] = {}
     for known in KNOWN:
         if (
-            known.protocol == protocol
+            protocol in known.protocols
             and (not known.hosts or is_below(host, *known.hosts))
             and not is_below(host, *known.other_than)
             and any(fnmatchcase(model, pattern) for pattern in known.models)

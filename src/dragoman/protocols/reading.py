@@ -47,9 +47,9 @@ allows it no other type beside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 import msgspec
@@ -178,7 +178,7 @@ class Reader(Generic[T]):
 def report_lost(given: Struct, path: str, extras: list[Extra]) -> None:
     """Add the members of `given` that are declared as `Lost` to the extras; `path` is its own."""
     values_of, absent, members = _lost(type(given))
-    values = values_of(given)
+    values = values_of(structs.astuple(given))
     if values == absent:
         return
     for value, (name, lost) in zip(values, members, strict=True):
@@ -208,22 +208,26 @@ def lost_in(member: structs.FieldInfo) -> Lost | None:
 @cache
 def _lost(
     kind: type[Struct],
-) -> tuple[Callable[[Struct], tuple[Any, ...]], tuple[None, ...], tuple[tuple[str, Lost], ...]]:
-    """The members declared as `Lost`: a function that takes their values, the values if all are
-    absent, and name and meaning of each."""
+) -> tuple[
+    Callable[[tuple[Any, ...]], tuple[Any, ...]], tuple[None, ...], tuple[tuple[str, Lost], ...]
+]:
+    """The members declared as `Lost`: a function that takes their values from those of all members,
+    the values if all are absent, and name and meaning of each."""
     found = [
-        (member.name, member.encode_name, lost)
-        for member in structs.fields(kind)
+        (at, member.encode_name, lost)
+        for at, member in enumerate(structs.fields(kind))
         if (lost := lost_in(member)) is not None
     ]
-    names = [attribute for attribute, _, _ in found]
-    # With a single name an attrgetter returns no tuple.
-    values_of = (
-        attrgetter(*names)
-        if len(found) > 1
-        else lambda given: tuple(getattr(given, name) for name in names)
-    )
+    values_of = taker([at for at, _, _ in found])
     return values_of, (None,) * len(found), tuple((name, lost) for _, name, lost in found)
+
+
+def taker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """A function that takes the values at these places from a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    # With a single place an itemgetter returns no tuple.
+    return lambda values: tuple([values[at] for at in places])
 
 
 def text(value: Any, path: str, name: str) -> str:
@@ -272,9 +276,9 @@ def carried_object(raw: Raw, path: str) -> Raw | None:
         InvalidRequest: naming `path`.
     """
     text = bytes(raw)
-    if text in (b"", b"null"):
-        return None
     if not text.startswith(b"{"):
+        if text in (b"", b"null"):
+            return None
         raise InvalidRequest.at(path, "must be an object")
     if text.count(b"{") + text.count(b"[") > MAX_DEPTH:
         check_depth(carried_value(raw, path), path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Raw, Struct, field
+from msgspec import Raw
 
 from dragoman import jsontext
 from dragoman.canonical.blocks import ToolCall
@@ -14,7 +14,12 @@ from dragoman.canonical.requests import CustomTool, FunctionTool, HostedTool
 from dragoman.canonical.tools import CUSTOM_INPUT, with_renamed_keys, wrap_custom
 from dragoman.protocols.base import Outbound, to_json
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.portable_schemas import has_old_words, is_combined, portable
+from dragoman.protocols.portable_schemas import (
+    has_old_words,
+    is_combined,
+    portable,
+    traits_of,
+)
 
 NO_TOOLS: Final = (
     "there are no tools to choose from: the upstream runs none of other vendors, such as web search"
@@ -53,27 +58,6 @@ def drop_mark(tool: FunctionTool, outbound: Outbound) -> None:
         outbound.ledger.add(f"{tool.path}.cache_control", LossKind.KNOB, detail)
 
 
-class SchemaRoot(Struct):
-    """The members at the root of a schema that services require."""
-
-    type: Raw = Raw()
-    properties: Raw = Raw()
-    any_of: Raw = field(name="anyOf", default=Raw())
-    one_of: Raw = field(name="oneOf", default=Raw())
-    all_of: Raw = field(name="allOf", default=Raw())
-    forbidden: Raw = field(name="not", default=Raw())
-    reference: Raw = field(name="$ref", default=Raw())
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is an object that combines nothing."""
-        combined = (self.any_of, self.one_of, self.all_of, self.forbidden, self.reference)
-        return bytes(self.type) == b'"object"' and not any(map(bytes, combined))
-
-
-root_of = jsontext.decoder(SchemaRoot)
-
-
 def decoded(schema: JsonObject | Raw) -> JsonObject:
     """A schema, to look into."""
     return jsontext.decode(schema) if isinstance(schema, Raw) else schema
@@ -95,7 +79,7 @@ def object_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject | Raw:
     """The schema of a tool's arguments, with an object at its root as all services require."""
     schema = tool.schema
     if isinstance(schema, Raw):
-        if root_of(schema).is_plain and not has_old_words(bytes(schema)):
+        if traits_of(schema).is_plain:
             return schema
         schema = decoded(schema)
     if not schema:

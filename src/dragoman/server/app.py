@@ -19,7 +19,7 @@ from msgspec import Struct
 from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, FaultKind, Refused
 from dragoman.config import Config
-from dragoman.edge.auth import Caller, Guessed, presented_key, take_key
+from dragoman.edge.auth import Caller, Guessed, Unsettled, presented_key, take_key
 from dragoman.edge.browsers import check_host, check_unkeyed
 from dragoman.edge.errors import fault_of, refusal
 from dragoman.edge.incoming import IncomingRequest, Received
@@ -225,7 +225,8 @@ class Gateway:
             take_key(incoming, codec.endpoint)
         admin = now.admin if path == "/admin" or path.startswith(_ADMIN) else None
         is_open = now.keys.is_open
-        if now.config.server.cors and not is_open and not operators:
+        for_pages = not operators and not path.startswith(_OF_BROWSERS)
+        if now.config.server.cors and not is_open and for_pages:
             if incoming.method == "OPTIONS":
                 _grant(incoming)
             else:
@@ -292,9 +293,41 @@ class Gateway:
             return handler(incoming, Caller(""), record)
         try:
             caller = self._identify(incoming, now)
+        except Unsettled:
+            return self._once_known(incoming, now, route, record)
         except DragomanError:
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise
+        return self._for_caller(incoming, now, route, caller, record)
+
+    async def _once_known(
+        self, incoming: IncomingRequest, now: Generation, route: Route, record: Record
+    ) -> None:
+        """Answer a request with an access token whose session or key is not known, once what is
+        stored is known, where it may have been given at another worker just now, and what its
+        issuer publishes."""
+        if self.account_sync is not None:
+            await self.account_sync.exchanged()
+        if now.jwt_issuers is not None:
+            await now.jwt_issuers.fetch(presented_key(incoming.headers) or b"")
+        try:
+            caller = self._identify(incoming, now)
+        except DragomanError:
+            incoming.shared.append((b"www-authenticate", b"Bearer"))
+            raise
+        await self._for_caller(incoming, now, route, caller, record)
+
+    def _for_caller(
+        self,
+        incoming: IncomingRequest,
+        now: Generation,
+        route: Route,
+        caller: Caller,
+        record: Record,
+    ) -> Awaitable[None]:
+        """What answers a request of a caller, as of `_handled`."""
+        method = incoming.method
+        handler = route.methods.get(method) or self._upgrading(incoming, now, route)
         record.caller, record.team = caller.name, caller.team
         if caller.paths and not route.for_all and not caller.may_call(incoming.path):
             message = f"This API key may not be used for {incoming.path[:200]}."
@@ -388,6 +421,8 @@ def _address(incoming: IncomingRequest, now: Generation) -> str:
 
 
 _ADMIN = "/admin/"
+_OF_BROWSERS = ("/device", "/oauth/")
+"""Pages of a sign-in, which are for people, not for pages of others."""
 _OPERATORS = ("/admin", "/metrics")
 _FOR_OPERATORS = (*_OPERATORS, "/ui")
 

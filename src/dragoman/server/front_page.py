@@ -68,7 +68,7 @@ def _endpoints() -> list[str]:
     return [
         codec.endpoint.version + codec.endpoint.path
         for codec in CODECS.values()
-        if codec.endpoint.read_path is None
+        if codec.endpoint.operation_for("", stream=False) is None
     ]
 
 

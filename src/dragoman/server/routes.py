@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 
 from msgspec import Struct
 
@@ -21,6 +21,12 @@ from dragoman.server.models import ModelEndpoints
 from dragoman.server.services import Generation
 
 Handler = Callable[[IncomingRequest, Caller, Record], Awaitable[None]]
+
+_REMEMBERED, _SHORT = 256, 256
+"""Routes that are remembered, and the length of the paths that they may have."""
+
+_USUAL = (b"", b"alt=sse")
+"""Queries with which they are; others may have a key."""
 
 _COMPACT = "compact"
 """The name of an endpoint that stands where an id would."""
@@ -58,10 +64,14 @@ class Routes:
         }
         """What serves a path below that of a response, by its end and the method."""
         self.fixed: dict[str, Route] = {}
+        self._found_before = lru_cache(_REMEMBERED)(self._find)
         for codec in CODECS.values():
             self._add_endpoint(codec)
         self.fixed[own_usage.PATH] = _reading(services.own_usage.serve, None)
         self.fixed["/v1/key"] = _reading(SelfService(services.limits).key, None)
+        if services.sign_in is not None:
+            for path, methods in services.sign_in.handlers().items():
+                self.fixed[path] = Route(methods, open=True)
         for path, handler in open_handlers.items():
             self.fixed[path] = _open(handler)
         if services.admin is not None:
@@ -70,6 +80,11 @@ class Routes:
     def find(self, path: str, query: bytes = b"") -> Route | None:
         """The route of a path with an id or a model in it. What a protocol reads from a path comes
         before the lists of models, which may stand on the same path."""
+        if query in _USUAL and len(path) < _SHORT:
+            return self._found_before(path, query)
+        return self._find(path, query)
+
+    def _find(self, path: str, query: bytes) -> Route | None:
         if path.startswith(dashboard.PATH + "/"):
             return self.fixed.get(dashboard.PATH)
         asked = query.decode("latin-1")

@@ -17,14 +17,16 @@ from msgspec.structs import replace
 
 from dragoman.accounts.credentials.authorising import expiring
 from dragoman.accounts.credentials.holding import Held
+from dragoman.accounts.credentials.keeping import StoredLogins
 from dragoman.accounts.credentials.reporting import note_change
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.admin.own_usage import OwnUsage
-from dragoman.config import Config
+from dragoman.config import Account, Config
 from dragoman.edge.auth import Keyring
 from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.logins import WrongCodes
 from dragoman.edge.record import Record
 from dragoman.http.addresses import Proxies
 from dragoman.keys.records import UsedInHour
@@ -94,6 +96,8 @@ from dragoman.upstream.client import UpstreamClient
 if TYPE_CHECKING:
     from dragoman.admin.server import Admin
     from dragoman.server.administration import Administration
+    from dragoman.sign_in.endpoints import SignInEndpoints
+    from dragoman.sign_in.issuers import JwtIssuers
 
 _log = logging.getLogger("dragoman")
 
@@ -101,7 +105,8 @@ _log = logging.getLogger("dragoman")
 class Generation(Struct, frozen=True, kw_only=True):
     """What one configuration is made into: all that is prepared of it, once. A request takes it at
     its start, and ends on it, whatever is served meanwhile. `number` counts the configurations of
-    this gateway, from 1. `admin` is None if there is no administration."""
+    this gateway, from 1. `admin` is None if there is no administration, `sign_in` if people cannot
+    sign in, `jwt_issuers` if no tokens of others are taken."""
 
     number: int
     config: Config
@@ -117,6 +122,8 @@ class Generation(Struct, frozen=True, kw_only=True):
     catalogue: Catalogue
     own_usage: OwnUsage
     admin: Admin | None = None
+    sign_in: SignInEndpoints | None = None
+    jwt_issuers: JwtIssuers | None = None
 
 
 class Services:
@@ -156,17 +163,21 @@ class Services:
         self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
         pool = AccountPool(config)
         pool.share(AccountSlots(link, lambda name: self.generation.pool.has_room(name)))
-        self.credentials = credentials_of(link, self.client, self._credential_changed)
-        self.credentials.serve(expiring(config))
         self.account_sync = _account_sync(
             config, pool, self.meter, self.keys, "" if slot is None else slot.gateway
         )
+        keeper = None
+        if self.account_sync is not None:
+            keeper = StoredLogins(self.account_sync.ask, cipher_for(config))
+        self.credentials = credentials_of(link, self.client, self, keeper)
+        self.credentials.serve(expiring(config))
         self.keys.is_loaded = self.account_sync is None
         self.large = LargeBodies()
         self.responses = _responses(config)
         self._conversations = StoredConversations(
             self.responses if config.storage.responses else None, self.large
         )
+        self._wrong_codes = WrongCodes(link)
         self._owners: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._foreign = ForeignReasoning()
         self._unpriced = _UnpricedModels()
@@ -214,6 +225,7 @@ class Services:
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
+        self._follow_people(self.generation, self.generation)
         self.limits.history.subscriptions = self.generation.prices.subscriptions
         metrics.set_listed(listed_models(config, self.generation.prices))
         self.prober = Prober(
@@ -250,6 +262,7 @@ class Services:
             limit_reserved=lambda: limits.reserved_cost / PICO,
             budgets=lambda: budgets(self.keys.callers(), limits),
             queues=queues,
+            credentials=self.credentials.ends,
         )
 
     def prepare(self, config: Config, number: int) -> Generation:
@@ -317,7 +330,12 @@ class Services:
             self.keys,
             self._owners,
         )
-        keys = Keyring(self.keys, requires_key=server.require_key)
+        sign_in = self._sign_in(config, former, proxies)
+        jwt_issuers = self._jwt_issuers(config, former)
+        keys = Keyring(
+            self.keys,
+            requires_key=server.require_key or bool(config.sign_in or config.jwt_issuers),
+        )
         background = Background(
             self._conversations,
             self.background,
@@ -361,6 +379,8 @@ class Services:
                 None if former is None else former.catalogue,
                 prices,
             ),
+            sign_in=sign_in,
+            jwt_issuers=jwt_issuers,
         )
         if not config.admin.is_served:
             return generation
@@ -371,6 +391,51 @@ class Services:
         )
         admin = self._administration().admin_of(bench, keys, proxies)
         return replace(generation, admin=admin)
+
+    def _sign_in(
+        self, config: Config, former: Generation | None, proxies: Proxies
+    ) -> SignInEndpoints | None:
+        """What signs people in. What was read of the same provider is shared."""
+        settings = config.sign_in
+        if settings is None or self.account_sync is None:
+            return None
+        from dragoman.sign_in.endpoints import SignInEndpoints
+        from dragoman.sign_in.provider import Provider
+
+        before = None if former is None or former.sign_in is None else former.sign_in.provider
+        return SignInEndpoints(
+            before if before and before.settings == settings else Provider(settings, self.client),
+            self.account_sync,
+            cipher_for(config),
+            proxies,
+            self._wrong_codes,
+        )
+
+    def _jwt_issuers(self, config: Config, former: Generation | None) -> JwtIssuers | None:
+        """What takes tokens of others, with all that is known of the same issuers."""
+        if not config.jwt_issuers:
+            return None
+        if former is not None and former.config.jwt_issuers == config.jwt_issuers:
+            return former.jwt_issuers
+        from dragoman.sign_in.issuers import JwtIssuers
+
+        count = self.metrics.refused_token
+        return JwtIssuers(config.jwt_issuers, self.client, self.keys, count)
+
+    def _follow_people(self, generation: Generation, former: Generation) -> None:
+        """Let those in who have signed in, by the rules of a configuration."""
+        settings, sign_in = generation.config.sign_in, generation.sign_in
+        if self.account_sync is not None:
+            rules = () if settings is None else settings.rules
+            self.keys.update(self.account_sync.people.redefine(rules))
+        jwt_issuers, before = generation.jwt_issuers, former.jwt_issuers
+        if before is not None and before is not jwt_issuers:
+            before.retire()
+        readers = [
+            *(() if sign_in is None else (sign_in.tokens.read,)),
+            *(() if jwt_issuers is None else (jwt_issuers.read,)),
+        ]
+        self.keys.follow_tokens(readers)
 
     def _administration(self) -> Administration:
         if self.administration is None:
@@ -413,6 +478,7 @@ class Services:
             if self.account_sync is not None:
                 self.account_sync.follow(pool, config.accounts)
         self.keys.redefine(fixed_keys(config), fixed_teams(config))
+        self._follow_people(generation, former)
         self.limits.history.subscriptions = generation.prices.subscriptions
         self.meter.know(named_models(config))
         self.metrics.set_listed(listed_models(config, generation.prices))
@@ -425,9 +491,22 @@ class Services:
         self.prober.start()
         self.alerts.start()
 
-    def _credential_changed(self, held: Held) -> None:
-        """A credential was obtained, or could not be."""
+    # Implements `dragoman.serving.calls.Watcher`
+
+    def changed(self, held: Held) -> None:
+        """See `Watcher.changed`."""
         note_change(self.generation.pool, held, time.time())
+
+    def refreshed(self, account: Account, outcome: str) -> None:
+        """See `Watcher.refreshed`."""
+        self.metrics.credential_refreshed(account, outcome)
+
+    def is_out(self, name: str) -> bool:
+        """See `Watcher.is_out`."""
+        try:
+            return bool(self.generation.pool.state(name).disabled)
+        except KeyError:
+            return True
 
     def _count(self, incoming: IncomingRequest, record: Record) -> None:
         """A request that came from no client has ended."""
@@ -441,6 +520,8 @@ class Services:
         await self.client.start()
         if self.account_sync is not None:
             await self.account_sync.start()
+            if self.generation.sign_in is not None:
+                await self.generation.sign_in.start()
             # A store has both.
             self.background.start(
                 self.responses,

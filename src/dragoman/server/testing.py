@@ -43,17 +43,17 @@ class RunningGateway:
 
 @contextmanager
 def running_gateway(
-    config: Config | Loaded, log: Callable[[bytes], None] | None = log_line
+    config: Config | Loaded, log: Callable[[bytes], None] | None = log_line, port: int = 0
 ) -> Iterator[RunningGateway]:
-    """Serve a configuration in a thread while the context lasts, on any free port. `log` is given
-    the line of each request, in that thread.
+    """Serve a configuration in a thread while the context lasts, on a port, or any free one.
+    `log` is given the line of each request, in that thread.
 
     Raises:
         TimeoutError: the server did not come up.
     """
     app = build_app(config.config if isinstance(config, Loaded) else config, log)
     server = Server(app)
-    sock = bind("127.0.0.1", 0)
+    sock = bind("127.0.0.1", port)
     port = sock.getsockname()[1]
     thread = threading.Thread(target=server.run, args=([sock],), name="gateway", daemon=True)
     thread.start()

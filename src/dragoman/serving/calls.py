@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.accounts.credentials.decide.refreshing import Credential, Lack
+from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError
 from dragoman.accounts.credentials.holding import Credentials, Held
 from dragoman.accounts.credentials.io import Answer, Ask, Unanswered, World
+from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.accounts.credentials.place import Place
+from dragoman.accounts.credentials.rotating import Keeper
 from dragoman.accounts.credentials.sources import obtain
 from dragoman.config import Account, Upstream
 from dragoman.link.messages import Handlers, Peer
@@ -43,7 +46,7 @@ async def own_calls() -> AsyncIterator[Calls]:
     link, owner = Owner(), CredentialOwner()
     owner.register(link.handlers)
     async with UpstreamClient() as client:
-        credentials = credentials_of(link.join(Handlers()), client, lambda held: None)
+        credentials = credentials_of(link.join(Handlers()), client, NoWatcher())
         credentials.start()
         try:
             yield Calls(client, credentials)
@@ -51,19 +54,52 @@ async def own_calls() -> AsyncIterator[Calls]:
             await owner.close()
 
 
-def credentials_of(
-    link: Peer, client: UpstreamClient, on_change: Callable[[Held], None]
-) -> Credentials:
-    """The credentials of a worker that has this link to the owner; its client obtains them."""
+class Watcher(Protocol):
+    """What is told of credentials, and knows their accounts."""
 
-    async def source(account: Account, place: Place, lack: Lack | None) -> Credential:
+    def changed(self, held: Held) -> None:
+        """A credential was obtained, or could not be."""
+
+    def refreshed(self, account: Account, outcome: str) -> None:
+        """The outcome of asking for one: `ok`, or why there is none."""
+
+    def is_out(self, name: str) -> bool:
+        """Whether the account of that name is disabled."""
+
+
+class NoWatcher:
+    """Nobody is told."""
+
+    def changed(self, held: Held) -> None:
+        """See `Watcher.changed`."""
+
+    def refreshed(self, account: Account, outcome: str) -> None:
+        """See `Watcher.refreshed`."""
+
+    def is_out(self, name: str) -> bool:
+        """See `Watcher.is_out`."""
+        return True
+
+
+def credentials_of(
+    link: Peer, client: UpstreamClient, watcher: Watcher, keeper: Keeper | None = None
+) -> Credentials:
+    """The credentials of a worker that has this link to the owner; its client obtains them, and
+    `keeper` keeps what is replaced with each use."""
+
+    async def source(account: Account, place: Place, asked: Obtain) -> Credential:
         async def fetch(ask: Ask) -> Answer:
             return await _fetch(client, place, ask)
 
-        assert account.credentials is not None
-        return await obtain(account.credentials, place, lack, World(fetch, time.time))
+        try:
+            found = await obtain(account, place, asked, World(fetch, time.time), keeper)
+        except CredentialError as error:
+            watcher.refreshed(account, error.problem)
+            raise
+        watcher.refreshed(account, "ok")
+        return found
 
-    return Credentials(link, source, on_change)
+    return Credentials(link, source, watcher.changed, watcher.is_out)
 
 
 async def _fetch(client: UpstreamClient, place: Place, ask: Ask) -> Answer:

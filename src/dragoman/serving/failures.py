@@ -99,11 +99,11 @@ def failed_call(error: CallError, upstream: str) -> Failure:
     elif isinstance(error, BodyTooLarge):
         problem = "sent an answer that is too large"
     problem = _CAUSES.get(error.cause, problem)
-    if isinstance(error, Unauthorised):
-        kind = FaultKind.NO_ACCOUNT
-        problem = f"cannot be asked by this account: {error}"
-    code = _CODES_OF_CALLS.get(kind, "upstream_error")
+    code = "timeout" if kind is FaultKind.UPSTREAM_TIMEOUT else "upstream_error"
     message = f"The upstream {upstream} {problem} ({type(error).__name__})."
+    if isinstance(error, Unauthorised):
+        kind, code = FaultKind.NO_ACCOUNT, "no_account_available"
+        message = f"The upstream {upstream} cannot be asked by an account of the gateway: {error}."
     return Failure(
         Fault(kind, message, code=code),
         UNREACHABLE,
@@ -114,11 +114,6 @@ def failed_call(error: CallError, upstream: str) -> Failure:
         silent=isinstance(error, FirstByteTimeout | IdleTimeout),
     )
 
-
-_CODES_OF_CALLS = {
-    FaultKind.UPSTREAM_TIMEOUT: "timeout",
-    FaultKind.NO_ACCOUNT: "no_account_available",
-}
 
 _CAUSES = {
     "connection_refused": "could not be reached: it refused the connection",

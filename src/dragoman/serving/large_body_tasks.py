@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.losses import Ledger, Loss
@@ -171,7 +171,10 @@ def too_large(message: str) -> DragomanError:
 
 
 def _values(value: Any, most: int) -> int:
-    """How many values a JSON value holds, and about how many if there are more than `most`."""
+    """How many values a JSON value holds, and about how many if there are more than `most`, or
+    they are not decoded."""
+    if type(value) is Raw:
+        return 1 + _marks(bytes(value))
     inner = value.values() if type(value) is dict else value if type(value) is list else ()
     count = 1
     for one in inner:

@@ -42,6 +42,7 @@ class RequestResolver:
             DragomanError: it is too large, or not a request.
             ClientGone: the client left.
         """
+        incoming.codec.endpoint.check_client(incoming.headers)
         if body is None:
             body = await incoming.body(self._most_bytes)
         protocol, operation = incoming.codec.name, incoming.operation

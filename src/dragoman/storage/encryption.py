@@ -31,6 +31,8 @@ _FORM = b"\x01"
 _ID_BYTES = 4
 _NONCE_BYTES = 12
 _ACCOUNT, _BODY = b"dragoman.account\0", b"dragoman.body\0"
+_CREDENTIAL = b"dragoman.credential\0"
+_SIGN_IN = b"dragoman.sign-in\0"
 """What something is sealed for: it opens as nothing else."""
 _SALT = b"dragoman.storage.key.v1"
 """Constant, since every process must derive the same key before it reads anything."""
@@ -172,6 +174,36 @@ class AesGcmCipher:
             SealError: it cannot be decrypted with these keys.
         """
         return self._decrypted(sealed, _BODY, name, "the bytes of a body")
+
+    def seal_credential(self, text: bytes, name: str) -> bytes:
+        """See `AccountCipher.seal_credential`."""
+        keys = self._derived()
+        if not keys:
+            raise SealError("a login that is renewed is only kept encrypted: set [storage] key")
+        return _encrypted(keys[0], text, _CREDENTIAL, name)
+
+    def open_credential(self, sealed: bytes, name: str) -> bytes:
+        """See `AccountCipher.open_credential`."""
+        return self._decrypted(sealed, _CREDENTIAL, name, f"the login of {name}")
+
+    def seal_sign_in(self, secret: bytes, name: str) -> bytes:
+        """A secret of a sign-in, encrypted for that name.
+
+        Raises:
+            SealError: there is no key to encrypt it with.
+        """
+        keys = self._derived()
+        if not keys:
+            raise SealError("people can only sign in with a [storage] key")
+        return _encrypted(keys[0], secret, _SIGN_IN, name)
+
+    def open_sign_in(self, sealed: bytes, name: str) -> bytes:
+        """The secret that `seal_sign_in` has encrypted for that name.
+
+        Raises:
+            SealError: it cannot be decrypted with these keys.
+        """
+        return self._decrypted(sealed, _SIGN_IN, name, "the secrets of a sign-in")
 
     def _decrypted(self, sealed: bytes, purpose: bytes, name: str, what: str) -> bytes:
         if sealed[:1] != _FORM:

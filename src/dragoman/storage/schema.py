@@ -145,6 +145,9 @@ TABLES: Final = (
     ),
     # What one worker does for all, such as sending an alert, and until when no other does.
     make_table("claims", "name TEXT, until REAL NOT NULL", "name"),
+    # Logins of accounts that are renewed by redeeming what the last renewal has left; `sealed` is
+    # encrypted.
+    make_table("credentials", "name TEXT, sealed BLOB NOT NULL", "name"),
     # Client keys and teams; `rules` is JSON. Removed ones stay: their names are not used again.
     make_table(
         "client_keys",
@@ -191,6 +194,38 @@ TABLES: Final = (
         "name TEXT, role TEXT NOT NULL, digest TEXT NOT NULL, ending TEXT NOT NULL,"
         " created REAL NOT NULL, enabled BOOLEAN NOT NULL, note TEXT NOT NULL, used REAL",
         "name",
+    ),
+    # People who signed in; `identity` is JSON.
+    make_table(
+        "people",
+        "id TEXT, version INTEGER NOT NULL, name TEXT NOT NULL, identity TEXT NOT NULL,"
+        " created REAL NOT NULL, seen REAL NOT NULL, enabled BOOLEAN NOT NULL",
+        "id",
+        {**_VERSION, "name": "(name)"},
+    ),
+    # Their sessions; of refresh tokens the SHA-256 in hexadecimal. `sealed` is encrypted.
+    make_table(
+        "person_sessions",
+        "id TEXT, version INTEGER NOT NULL, person TEXT NOT NULL, client TEXT NOT NULL,"
+        " refresh TEXT NOT NULL, former TEXT NOT NULL, rotated REAL NOT NULL,"
+        " signed_in REAL NOT NULL, renewed REAL NOT NULL, failing REAL, asking REAL NOT NULL,"
+        " sealed BLOB NOT NULL, used REAL, ended REAL",
+        "id",
+        {**_VERSION, "person": "(person)"},
+    ),
+    # What sign-ins have begun: device codes, authorization codes, visits to the provider.
+    make_table(
+        "sign_ins",
+        "id TEXT, alias TEXT NOT NULL, expires REAL NOT NULL, sealed BLOB NOT NULL",
+        "id",
+        {"alias": "(alias)", "expires": "(expires)"},
+    ),
+    # Keys that sign access tokens.
+    make_table(
+        "signing_keys",
+        "id TEXT, version INTEGER NOT NULL, created REAL NOT NULL, sealed BLOB NOT NULL",
+        "id",
+        _VERSION,
     ),
     # Stored responses, one turn each; `response` is an object, `input` and `output` arrays of
     # items, as JSON. `deleted` ones are hidden, and stay while a later turn builds on them. `alive`

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -105,7 +105,8 @@ class ClientRequest:
         self.is_large = self.is_lowered = False
         self.shown = shown or {}
         self.operation = operation
-        self.model, self.stream = _read_head(self.members, operation)
+        model, self.stream = _read_head(self.members, operation)
+        self.model = model.removeprefix(self.codec.endpoint.model_prefix)
 
     @classmethod
     def of(cls, protocol: str, request: Request) -> ClientRequest:
@@ -230,9 +231,13 @@ class ClientRequest:
 
     def _repeated(self) -> dict[str, Any]:
         """The members that the writer of the answer uses, decoded."""
-        names = self.codec.translate.repeated
-        given = {name: self.member(name) for name in self.members if name in names}
-        return given | {name: value for name, value in self.shown.items() if name in names}
+        ways = self.codec.translate.repeated
+        given = {
+            name: _decoded(name, raw, ways[name])
+            for name, raw in self.members.items()
+            if name in ways
+        }
+        return given | {name: value for name, value in self.shown.items() if name in ways}
 
     @property
     def is_reduced(self) -> bool:
@@ -273,7 +278,7 @@ class ClientRequest:
         capabilities."""
         members, checked = self.members, self.check()
         passthrough = self.codec.passthrough
-        if passthrough.envelope in self.body and passthrough.may_have_envelopes(checked):
+        if passthrough.may_have_envelopes(checked) and passthrough.envelope in self.body:
             members = passthrough.without_envelopes(members, ledger)
         if without:
             members, _ = passthrough.without_reasoning(members, ledger, without)
@@ -348,9 +353,11 @@ def _read_head(members: Mapping[str, msgspec.Raw], operation: Operation | None) 
 
 def _member(members: Mapping[str, msgspec.Raw], name: str) -> Any:
     raw = members.get(name)
-    if raw is None:
-        return None
+    return None if raw is None else _decoded(name, raw, jsontext.decode)
+
+
+def _decoded(name: str, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], Any]) -> Any:
     try:
-        return jsontext.decode(raw)
+        return decode(raw)
     except JsonError:
         raise InvalidRequest.at(name, "is not valid JSON text") from None

@@ -69,6 +69,7 @@ _LEAST_COUNTED = 0.6
 _ESCAPED_BYTES = 5
 """Bytes by which an escaped letter is longer than that of its own."""
 
+_ENCODED = re.compile(rb"[A-Za-z0-9+/]*+")
 _WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
 _SAMPLES = 32
 _SAMPLED = 64_000
@@ -109,13 +110,15 @@ def estimate_bytes(count: int) -> int:
 def text_bytes(body: bytes) -> int:
     """The effective length of a request, for an estimate by length alone. A body of more than
     `LONG_BODY` bytes is sampled: pictures and files, most of it then, count by their cost."""
-    return len(body) if len(body) <= LONG_BODY else _sampled_bytes(body)
+    return len(body) if len(body) <= LONG_BODY else _sampled_bytes(len(body), _samples(body))
 
 
-def _sampled_bytes(body: bytes) -> int:
-    size = len(body)
-    pieces = [body[at : at + _PIECE] for at in range(0, size, size // _SAMPLES)]
-    share = sum(piece.translate(None, b"+/").isalnum() for piece in pieces) / len(pieces)
+def _samples(body: bytes) -> list[bytes]:
+    return [body[at : at + _PIECE] for at in range(0, len(body), len(body) // _SAMPLES)]
+
+
+def _sampled_bytes(size: int, samples: list[bytes]) -> int:
+    share = len([1 for sample in samples if _ENCODED.fullmatch(sample)]) / len(samples)
     return round(size * (1 - share) + size * share / _FILE_BYTES)
 
 
@@ -124,7 +127,10 @@ def least_prompt(body: bytes) -> int:
     prompt that is not long."""
     if len(body) * _TOKENS_PER_BYTE <= _LONG_PROMPT:
         return 0
-    prompt = estimate_bytes(_sampled_bytes(body) - _ESCAPED_BYTES * body.count(b"\\u"))
+    size, samples = len(body), _samples(body)
+    sampled = b"".join(samples)
+    escaped = _ESCAPED_BYTES * sampled.count(b"\\u") * size // len(sampled)
+    prompt = estimate_bytes(_sampled_bytes(size, samples) - escaped)
     return int(_LEAST_COUNTED * prompt) if prompt > _LONG_PROMPT else 0
 
 

@@ -16,7 +16,7 @@ from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import members
-from dragoman.protocols import CODECS
+from dragoman.protocols import CODECS, google_wire
 from dragoman.protocols.base import Matcher
 from dragoman.protocols.google_generate_content import wire
 from dragoman.protocols.presets import completed
@@ -162,7 +162,7 @@ SEALED = {"camel": "thoughtSignature", "snake": "thought_signature"}
 @pytest.mark.parametrize("name", SEALED.values(), ids=SEALED)
 def test_state_of_others_becomes_a_placeholder(name: str) -> None:
     sent, losses = forwarded({"contents": history(**{name: ENVELOPE})})
-    assert sent["contents"] == history(thoughtSignature=wire.DUMMY)
+    assert sent["contents"] == history(thoughtSignature=google_wire.DUMMY)
     assert [kind for _, kind in losses] == ["knob", "repaired"]
     sent, _ = forwarded({"contents": history(**{name: ENVELOPE})}, "gemini-2.5-pro")
     assert sent["contents"] == history()
@@ -172,7 +172,7 @@ def test_signatures_of_another_account_are_replaced() -> None:
     contents = history(thoughtSignature="c2ln")
     contents[1]["parts"].append({"text": "", "thoughtSignature": "bGFzdA=="})
     sent, losses = forwarded({"contents": contents}, without=9)
-    assert sent["contents"] == history(thoughtSignature=wire.DUMMY)
+    assert sent["contents"] == history(thoughtSignature=google_wire.DUMMY)
     assert len(losses) == 3
 
 

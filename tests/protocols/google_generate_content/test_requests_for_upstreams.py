@@ -36,10 +36,10 @@ from dragoman.canonical.requests import (
     ToolRef,
     Turn,
 )
-from dragoman.protocols import CODECS
+from dragoman.protocols import CODECS, google_wire
 from dragoman.protocols.base import Outbound
+from dragoman.protocols.google_capabilities import GoogleCapabilities
 from dragoman.protocols.google_generate_content import wire
-from dragoman.protocols.google_generate_content.capabilities import GoogleCapabilities
 from dragoman.protocols.google_generate_content.request_writer import write_request
 from dragoman.protocols.presets import completed
 from dragoman.protocols.settings import make_options
@@ -138,7 +138,7 @@ def test_the_first_call_of_each_turn_has_a_signature_or_its_placeholder() -> Non
         for content in body["contents"]
         if content["role"] == "model"
     ]
-    assert signed == [[SIGNATURE, None], [wire.DUMMY, None]]
+    assert signed == [[SIGNATURE, None], [google_wire.DUMMY, None]]
     assert [kind for _, kind in losses].count("repaired") == 1
 
     body, losses = written(*turns, model="gemini-2.5-pro")

@@ -7,6 +7,9 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from math import inf
+
+from msgspec.structs import replace
 
 from dragoman.accounts.credentials.decide.refreshing import (
     Credential,
@@ -31,9 +34,8 @@ from dragoman.link.messages import LinkError, Peer
 WAIT_S = 10.0
 """Seconds for which a request waits for a credential."""
 
-Source = Callable[[Account, Place, Lack | None], Awaitable[Credential]]
-"""Obtains a credential of an account; the lack is what came of the time before. Raises
-`CredentialError`."""
+Source = Callable[[Account, Place, Obtain], Awaitable[Credential]]
+"""Obtains a credential of an account. Raises `CredentialError`."""
 
 PREPARING = "its first credential is being obtained"
 
@@ -120,9 +122,17 @@ class Held:
 
 class Credentials:
     """All that expire of one worker. `obtain` obtains one for all workers, when the owner asks for
-    that; `on_change` is called with each that has changed."""
+    that; `on_change` is called with each that has changed; `is_out` returns whether the account of
+    a name is disabled."""
 
-    def __init__(self, owner: Peer, obtain: Source, on_change: Callable[[Held], None]) -> None:
+    def __init__(
+        self,
+        owner: Peer,
+        obtain: Source,
+        on_change: Callable[[Held], None],
+        is_out: Callable[[str], bool] = lambda name: True,
+    ) -> None:
+        self._is_out = is_out
         self._owner = owner
         self._obtain = obtain
         self._on_change = on_change
@@ -140,6 +150,14 @@ class Credentials:
             if self._runs:
                 held.want()
         return held
+
+    def ends(self) -> dict[tuple[str, str], float]:
+        """When credentials end that do, in Unix seconds, by upstream and account."""
+        return {
+            (held.account.upstream, held.account.name): held.credential.expires_at
+            for held in self._held.values()
+            if held.credential is not None and held.credential.expires_at < inf
+        }
 
     def serve(self, accounts: Iterable[tuple[Account, Place]]) -> None:
         """Hold the credentials of these accounts, and of no others."""
@@ -161,13 +179,19 @@ class Credentials:
         if (held := self._held.get(known.id)) is not None:
             held.learn(known)
 
+    def _forgiven(self, held: Held, asked: Obtain) -> Obtain:
+        """What is asked, without what was refused before if a person has enabled the account."""
+        if held.was_reported and not self._is_out(held.account.name):
+            return replace(asked, lack=None)
+        return asked
+
     async def _obtained(self, peer: Peer, asked: Obtain) -> Known:
         held = self._held.get(asked.id)
         now = time.time()
         try:
             if held is None:
                 raise CredentialError("unavailable", "its configuration was replaced")
-            credential = await self._obtain(held.account, held.place, asked.lack)
+            credential = await self._obtain(held.account, held.place, self._forgiven(held, asked))
             if credential.is_same(asked.dead) or not credential.is_usable(time.time()):
                 why = "its source has only a credential that has expired, and is asked again"
                 raise CredentialError("expired", why)

@@ -135,8 +135,6 @@ class World:
         finally:
             _kill(process)
             await process.wait()
-        if len(output) > _MOST_OUTPUT:
-            raise _failed(f"printed more than {_MOST_OUTPUT} bytes")
         if status:
             said = errors.decode("utf-8", "replace").strip().splitlines()
             shown = f": {_masked(said[-1], environ)}" if said else ""
@@ -153,11 +151,17 @@ def _is_file(path: str) -> bool:
 
 
 async def _most(stream: asyncio.StreamReader | None) -> bytes:
-    """The output of a process; what is too much is cut off, and its pipe closed."""
+    """The output of a process.
+
+    Raises:
+        CredentialError: it is too much.
+    """
     assert stream is not None
     read = bytearray()
-    while len(read) <= _MOST_OUTPUT and (data := await stream.read(_MOST_OUTPUT)):
+    while data := await stream.read(_MOST_OUTPUT):
         read += data
+        if len(read) > _MOST_OUTPUT:
+            raise _failed(f"printed more than {_MOST_OUTPUT} bytes")
     return bytes(read)
 
 

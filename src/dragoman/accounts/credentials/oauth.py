@@ -27,8 +27,10 @@ from dragoman.accounts.credentials.decide.answers import (
 from dragoman.accounts.credentials.decide.jwt import private_key, signed
 from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError, Lack
 from dragoman.accounts.credentials.google import FORM, JSON, JWT_BEARER, TOKEN_EXCHANGE
-from dragoman.accounts.credentials.io import Ask, World
+from dragoman.accounts.credentials.io import Ask, Unanswered, World
+from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.place import Place, check_inputs
+from dragoman.accounts.credentials.rotating import ENDED, Keeper, NotRedeemed, Redeemed, renewed
 from dragoman.config.credentials import CommandCredentials, OAuthCredentials
 from dragoman.protocols.base import auth_header
 
@@ -38,16 +40,14 @@ _ASSERTION_S = 300
 _LASTING = {
     "invalid_client": "its client_id or client_secret is wrong",
     "unauthorized_client": "its client may not use this grant",
-    "invalid_grant": "its token is not accepted any more",
+    "invalid_grant": "its login has ended: sign in again",
     "invalid_scope": "its scope is not known",
 }
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _JWT = "urn:ietf:params:oauth:token-type:jwt"
 
 
-async def obtain_oauth(
-    settings: OAuthCredentials, place: Place, lack: Lack | None, world: World
-) -> Credential:
+async def obtain_oauth(settings: OAuthCredentials, lack: Lack | None, world: World) -> Credential:
     """An access token.
 
     Raises:
@@ -57,15 +57,54 @@ async def obtain_oauth(
     depends = [f"{name}={value}" for name, value in fields.items() if name != "client_assertion"]
     print_of = hashlib.sha256("\0".join([*depends, str(headers)]).encode()).hexdigest()[:16]
     check_inputs(print_of, lack)
-    kind, body = FORM, urlencode(fields).encode()
-    if settings.body == "json":
-        kind, body = JSON, msgspec.json.encode(fields)
-    answer = await world.fetch(Ask("POST", settings.token_url, (kind, *headers), body), _WHO)
+    answer = await world.fetch(_asked(settings, fields, headers), _WHO)
     if answer.status not in (200, 201):
         error = refusal(answer.status, answer.body, _WHO, _LASTING)
         raise CredentialError(error.problem, str(error), print_of)
     token, found = token_of(json_object(answer.body, _WHO), _WHO, world.clock())
     return replace(bearer(found, token), inputs=print_of)
+
+
+def _asked(
+    settings: OAuthCredentials, fields: dict[str, str], headers: tuple[tuple[str, str], ...]
+) -> Ask:
+    kind, body = FORM, urlencode(fields).encode()
+    if settings.body == "json":
+        kind, body = JSON, msgspec.json.encode(fields)
+    return Ask("POST", settings.token_url, (kind, *headers), body)
+
+
+async def obtain_renewed(
+    settings: OAuthCredentials, name: str, asked: Obtain, world: World, keeper: Keeper | None
+) -> Credential:
+    """An access token for a refresh token, which is replaced.
+
+    Raises:
+        CredentialError: there is none.
+    """
+    if keeper is None:
+        raise unavailable("its login is renewed only by a gateway that serves, with a store")
+
+    async def redeem(token: str) -> Redeemed:
+        fields, headers = await _request(settings, world)
+        fields |= {"grant_type": "refresh_token", "refresh_token": token}
+        try:
+            answer = await world.ask(_asked(settings, fields, headers))
+        except Unanswered as error:
+            if error.was_sent:
+                raise CredentialError("login_needed", ENDED) from None
+            raise NotRedeemed(unavailable(f"{_WHO} does not answer ({error})")) from None
+        if answer.status not in (200, 201):
+            raise NotRedeemed(refusal(answer.status, answer.body, _WHO, _LASTING))
+        found = json_object(answer.body, _WHO)
+        access, credential = token_of(found, _WHO, world.clock())
+        following = found.get("refresh_token")
+        is_new = isinstance(following, str) and is_token(following)
+        return Redeemed(bearer(credential, access), str(following) if is_new else "")
+
+    assert settings.refresh_token is not None
+    given = settings.refresh_token.reread()
+    return await renewed(keeper, name, given, asked, redeem, world)
 
 
 async def _request(
@@ -75,7 +114,7 @@ async def _request(
     fields: dict[str, str] = {}
     if settings.grant == "client_credentials":
         fields["grant_type"] = "client_credentials"
-    else:
+    elif settings.grant != "refresh_token":
         assert settings.token_file is not None
         token = (await world.read(settings.token_file, "its token file")).decode("utf-8", "replace")
         if settings.grant == "jwt_bearer":

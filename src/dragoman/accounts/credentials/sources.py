@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from dragoman.accounts.credentials.aws import obtain_aws
 from dragoman.accounts.credentials.azure import obtain_azure
-from dragoman.accounts.credentials.decide.refreshing import Credential, Lack
+from dragoman.accounts.credentials.decide.refreshing import Credential
 from dragoman.accounts.credentials.google import obtain_google
 from dragoman.accounts.credentials.io import World
-from dragoman.accounts.credentials.oauth import obtain_oauth, obtain_printed
+from dragoman.accounts.credentials.messages import Obtain
+from dragoman.accounts.credentials.oauth import obtain_oauth, obtain_printed, obtain_renewed
 from dragoman.accounts.credentials.place import Place
+from dragoman.accounts.credentials.rotating import Keeper
+from dragoman.config import Account
 from dragoman.config.credentials import (
     AwsCredentials,
     AzureCredentials,
     CommandCredentials,
-    Credentials,
     GoogleCredentials,
 )
 
 
 async def obtain(
-    settings: Credentials, place: Place, lack: Lack | None, world: World
+    account: Account, place: Place, asked: Obtain, world: World, keeper: Keeper | None = None
 ) -> Credential:
-    """A credential for requests that are sent to `place`; `lack` is what came of the time before.
+    """A credential of an account, for requests that are sent to `place`. `keeper` keeps what is
+    replaced with each use; None: nothing can be kept.
 
     Raises:
         CredentialError: there is none.
     """
+    settings, lack = account.credentials, asked.lack
+    assert settings is not None
     if isinstance(settings, AwsCredentials):
         return await obtain_aws(settings, place, lack, world)
     if isinstance(settings, GoogleCredentials):
@@ -34,4 +39,6 @@ async def obtain(
         return await obtain_azure(settings, place, lack, world)
     if isinstance(settings, CommandCredentials):
         return await obtain_printed(settings, place, world)
-    return await obtain_oauth(settings, place, lack, world)
+    if settings.grant == "refresh_token":
+        return await obtain_renewed(settings, account.name, asked, world, keeper)
+    return await obtain_oauth(settings, lack, world)

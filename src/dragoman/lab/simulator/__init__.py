@@ -1,4 +1,4 @@
-"""A scripted upstream that speaks Chat Completions, Messages, Responses and Google's API natively.
+"""A scripted upstream that speaks Chat Completions, Messages, Responses and both of Google's APIs.
 
 It shares no code with the gateway, so that the two can't agree on the same mistake. Run it with
 ``dragoman simulate``, inside a test with ``dragoman.lab.simulator.testing.running_simulator``, or

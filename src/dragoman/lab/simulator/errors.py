@@ -68,6 +68,36 @@ _GOOGLE: dict[int, tuple[str, str]] = {
     504: ("DEADLINE_EXCEEDED", "The request timed out."),
     529: ("UNAVAILABLE", "The model is overloaded. Please try again later."),
 }
+_INTERACTIONS: dict[int, tuple[str, str]] = {
+    400: ("invalid_request", "The request is invalid."),
+    401: ("authentication", "The API key is missing or invalid."),
+    402: ("payment_required", "Billing is not enabled for this project."),
+    403: ("permission_denied", "The caller does not have permission."),
+    404: ("not_found", "The requested resource was not found."),
+    405: ("invalid_request", "Method not allowed."),
+    409: ("aborted", "The operation was aborted."),
+    413: ("invalid_request", "The request is too large."),
+    415: ("invalid_request", "Unsupported content type."),
+    416: ("out_of_range", "The value is out of range."),
+    429: ("rate_limit_exceeded", "You exceeded your current rate limit."),
+    499: ("cancelled", "The operation was cancelled."),
+    500: ("api_error", "An internal error has occurred."),
+    501: ("unimplemented", "The operation is not implemented."),
+    503: ("service_unavailable", "The model is overloaded. Please try again later."),
+    504: ("deadline_exceeded", "The request timed out."),
+    529: ("service_unavailable", "The model is overloaded. Please try again later."),
+}
+_INTERACTIONS_CODES = frozenset(
+    {
+        *(code for code, _ in _INTERACTIONS.values()),
+        *("parameter_unknown", "failed_precondition", "model_not_found", "already_exists"),
+        *("quota_exceeded", "too_many_requests", "malformed_function_call", "content_blocked"),
+        *("safety", "recitation", "language", "prohibited_content", "spii", "blocklist"),
+        *("image_safety", "image_prohibited_content", "image_recitation", "image_other"),
+    }
+)
+"""Codes that the Interactions API knows."""
+
 _RPC = "type.googleapis.com/google.rpc."
 
 
@@ -98,6 +128,8 @@ class ApiError(Exception):
         """The error as that protocol words it."""
         code = self.details_code if protocol == "messages" else self.code
         if protocol == "google":  # whose reasons are others
+            code = None
+        if protocol == "interactions" and code not in _INTERACTIONS_CODES:
             code = None
         return Failure(status=self.status, message=self.message, code=code, param=self.param)
 
@@ -149,10 +181,19 @@ def google_error(failure: Failure) -> JsonObject:
     return {**error, "details": details} if details else error
 
 
+def interactions_error(failure: Failure) -> JsonObject:
+    """The error object of the Interactions API: ``code``, which is a word, and ``message``."""
+    usual = _INTERACTIONS.get(failure.status, _INTERACTIONS[400 + 100 * (failure.status >= 500)])
+    message = usual[1] if failure.message is None else failure.message
+    return {"code": failure.code or failure.type or usual[0], "message": message}
+
+
 def error_body(protocol: Protocol, failure: Failure, request_id: str) -> bytes:
     """The JSON body of an error answer in the protocol's own shape."""
     if protocol == "google":
         return msgspec.json.encode({"error": google_error(failure)})
+    if protocol == "interactions":
+        return msgspec.json.encode({"error": interactions_error(failure)})
     if protocol == "messages":
         return msgspec.json.encode(
             {"type": "error", "error": anthropic_error(failure), "request_id": request_id}
@@ -169,6 +210,6 @@ def error_headers(protocol: Protocol, failure: Failure) -> list[tuple[str, str]]
         headers.append(("retry-after", failure.retry_after))
     if protocol == "messages" and failure.status == 429:
         headers.append(("anthropic-ratelimit-requests-remaining", "0"))
-    if protocol != "messages" and failure.status == 429:
+    if protocol not in ("messages", "interactions") and failure.status == 429:
         headers.append(("x-ratelimit-remaining-requests", "0"))
     return headers

@@ -14,6 +14,9 @@ _PATH = re.compile(
     r"/(?:models|tunedModels)/(.+):(\w+)",
     re.DOTALL,
 )
+_INTERACTIONS = re.compile(
+    r"/v1(?:beta|beta1)?(?:/projects/[^/]+/locations/[^/]+)?/interactions(?:/(.+))?", re.DOTALL
+)
 _OWN_PATH = re.compile(r"/v1(?:beta|alpha)/")
 _OWN_HEADERS = ("x-goog-api-key", "x-goog-api-client")
 _OLD_MODEL = re.compile(r"(?:^|[^0-9])[12]\.[0-9]")
@@ -42,6 +45,12 @@ def google_call(path: str, query: str) -> GoogleCall | None:
         return None
     array = dict(parse_qsl(query)).get("alt") != "sse"
     return GoogleCall(found[2], found[3], array, found[1] is not None)
+
+
+def interaction_path(path: str) -> str | None:
+    """What follows ``interactions`` in a decoded path, empty if nothing does; None elsewhere."""
+    found = _INTERACTIONS.fullmatch(path)
+    return None if found is None else found[1] or ""
 
 
 def is_google(path: str, query: str, headers: Mapping[str, str]) -> bool:

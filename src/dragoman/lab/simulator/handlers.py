@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import cast
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -19,16 +21,19 @@ from dragoman.lab.simulator.reading import READERS
 from dragoman.lab.simulator.recording import RecordedRequest
 from dragoman.lab.simulator.registry import find_scenario
 from dragoman.lab.simulator.rendering import RENDERERS
+from dragoman.lab.simulator.rendering import interactions as rendering
 from dragoman.lab.simulator.rendering.answer import Answer
 from dragoman.lab.simulator.rendering.responses_object import failed
 from dragoman.lab.simulator.script import Failure, Fault, Protocol, Scenario
 from dragoman.lab.simulator.state import State
 from dragoman.lab.simulator.steering import apply_options, steer, steer_by_model
+from dragoman.lab.simulator.store import StoredInteraction
 from dragoman.lab.simulator.usage import counts
 from dragoman.lab.simulator.validation import (
     SERVERS,
     check_chat,
     check_google,
+    check_interactions,
     check_messages,
     check_responses,
     check_server,
@@ -43,6 +48,7 @@ _WRONG_PROTOCOL: dict[Protocol, Protocol] = {
     "messages": "responses",
     "responses": "chat",
     "google": "chat",
+    "interactions": "chat",
 }
 
 
@@ -84,6 +90,8 @@ class RequestContext:
             key = google_key(self.headers, self.record.query) or key
             if not key:
                 raise ApiError(403, "Method doesn't allow unregistered callers.")
+        if self.protocol == "interactions":  # which refuses a key as Bearer
+            key = google_key(self.headers, self.record.query)
         if not key:
             raise ApiError(401, "You didn't provide an API key.", code="invalid_api_key")
         self.record.key = key.strip()
@@ -96,7 +104,7 @@ class RequestContext:
         """The vendor's headers of every answer."""
         if self.protocol == "messages":
             return [("request-id", self.request_id()), *self.own_headers]
-        if self.protocol == "google":
+        if self.protocol in ("google", "interactions"):
             return [("server-timing", "gfet4t7; dur=1"), *self.own_headers]
         return [
             ("x-request-id", self.request_id()),
@@ -143,14 +151,39 @@ class Handlers:
         self._simulator = simulator
 
     async def generate(self, context: RequestContext) -> None:
-        """``chat/completions``, ``messages``, ``responses`` and ``generateContent``."""
+        """Every path of the protocols that asks for an answer."""
         prepared = await self._prepare(context)
         if prepared is None:
             return
         answer = self._answer(prepared)
-        if context.protocol == "responses" and prepared.body.get("store") is not False:
+        if prepared.body.get("store") is not False:
             self._store_answer(prepared, answer)
+        if prepared.body.get("background") and not answer.view.stream:
+            await _reply(context, rendering.started(answer))
+            return
         await _deliver(context, answer)
+
+    async def interaction(self, context: RequestContext, path: str) -> None:
+        """A stored interaction: it is shown, streamed again, cancelled or deleted."""
+        context.authenticate()
+        store = self._simulator.interactions
+        interaction_id, _, verb = path.partition("/")
+        stored = store.get(interaction_id)
+        match context.record.method, verb:
+            case "GET", "":
+                await _show_interaction(context, stored)
+            case "POST", "cancel":
+                if not stored.running:
+                    message = "Only an interaction that runs in the background can be cancelled."
+                    raise ApiError(400, message, code="failed_precondition")
+                stored.running = 0
+                stored.interaction |= {"status": "cancelled", "steps": []}
+                await _reply(context, stored.interaction)
+            case "DELETE", "":
+                store.delete(interaction_id)
+                await _reply(context, {})
+            case _:
+                raise ApiError(405, f"Method {context.record.method} is not allowed.")
 
     async def prewarm(self, context: RequestContext) -> JsonObject:
         """The response to a ``response.create`` of a WebSocket that generates nothing."""
@@ -251,6 +284,10 @@ class Handlers:
                 check_server(body, SERVERS[behaviour.server])
         elif context.protocol == "messages":
             check_messages(body, context.headers, organization, counting=counting)
+        elif context.protocol == "interactions":
+            steps = self._simulator.interactions.conversation(body)
+            check_interactions(body, steps, context.headers, organization)
+            return {**body, "input": steps}
         else:
             request, stored = self._simulator.store.resolve(body)
             links = self._simulator.store.links()
@@ -276,9 +313,22 @@ class Handlers:
         return Answer(number, prepared.scenario, totals, prepared.view, prepared.body, organization)
 
     def _store_answer(self, prepared: _Prepared, answer: Answer) -> None:
-        fault = answer.scenario.fault
-        if fault is None and RENDERERS["responses"].cannot(answer.scenario) is None:
-            self._simulator.store.put(prepared.resolved, RENDERERS["responses"].full(answer))
+        protocol, fault = answer.view.protocol, answer.scenario.fault
+        if fault is not None or RENDERERS[protocol].cannot(answer.scenario) is not None:
+            return
+        if protocol == "responses":
+            self._simulator.store.put(prepared.resolved, RENDERERS[protocol].full(answer))
+        elif protocol == "interactions":
+            with suppress(ApiError):  # a filter's: there is nothing to store
+                self._simulator.interactions.put(
+                    StoredInteraction(
+                        RENDERERS[protocol].full(answer),
+                        answer,
+                        prepared.resolved["input"],
+                        prepared.body.get("input"),
+                        running=bool(prepared.body.get("background")),
+                    )
+                )
 
 
 def _decode(body: bytes) -> JsonObject:
@@ -289,6 +339,39 @@ def _decode(body: bytes) -> JsonObject:
     if not isinstance(decoded, dict):
         raise ApiError(400, "The request's body must be a JSON object.")
     return decoded
+
+
+async def _reply(context: RequestContext, body: JsonObject) -> None:
+    headers = [("content-type", _JSON), *context.common_headers()]
+    await context.reply.whole(200, headers, msgspec.json.encode(body))
+
+
+async def _show_interaction(context: RequestContext, stored: StoredInteraction) -> None:
+    """The interaction with all of its steps, or its stream after an event."""
+    query = dict(parse_qsl(context.record.query))
+    last = query.get("last_event_id")
+    if query.get("stream") != "true":
+        if last is not None:
+            raise ApiError(400, "last_event_id needs stream to be true.", param="last_event_id")
+        if stored.running:
+            stored.running -= 1
+            await _reply(context, rendering.started(stored.answer))
+            return
+        shown = {**stored.interaction, "steps": [*stored.steps, *stored.interaction["steps"]]}
+        if query.get("include_input") == "true":
+            shown["input"] = stored.input
+        await _reply(context, shown)
+        return
+    frames = list(RENDERERS["interactions"].stream(stored.answer))
+    passed = 0
+    if last is not None:
+        number = last.removeprefix("e")
+        if not number.isdecimal() or not 0 < int(number) < len(frames):
+            raise ApiError(400, "last_event_id is of no event.", param="last_event_id")
+        passed = int(number)
+    headers = [("content-type", _EVENT_STREAM), *context.common_headers()]
+    await context.reply.head(200, headers)
+    await context.reply.body(frames[passed:])
 
 
 async def _deliver(context: RequestContext, answer: Answer) -> None:

@@ -49,7 +49,7 @@ _NAMED: tuple[Callable[[View, Options], Scenario], ...] = (
     scenarios.two_choices,
     agent.agent,
 )
-_DEMO_NAMES = ("chat", "messages", "responses", "google")
+_DEMO_NAMES = ("chat", "messages", "responses", "google", "interactions")
 _SILENCE_MS = 1000
 _IN_STREAM = ("error_in_stream", "truncate", "close", "reset", "silence")
 _FIRST_EVENTS = 3

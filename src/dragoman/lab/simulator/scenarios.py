@@ -198,7 +198,7 @@ def reasoning(view: View, options: Options) -> Scenario:
 def reasoning_parts(view: View, options: Options) -> Scenario:
     """Several summary parts (Responses) or thinking blocks (Messages) before the text."""
     parts = _thoughts(options, 2)
-    if view.protocol in ("responses", "google"):
+    if view.protocol in ("responses", "google", "interactions"):
         return Scenario((Reasoning(parts), Text(answer_text(options))))
     return Scenario((*(Reasoning((part,)) for part in parts), Text(answer_text(options))))
 

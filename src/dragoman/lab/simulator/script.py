@@ -7,7 +7,7 @@ types are frozen, so one scenario can be shared by any number of concurrent answ
 from dataclasses import dataclass, field
 from typing import Literal
 
-Protocol = Literal["chat", "messages", "responses", "google"]
+Protocol = Literal["chat", "messages", "responses", "google", "interactions"]
 """The protocol of a request: each has its own endpoint."""
 
 FinishReason = Literal[

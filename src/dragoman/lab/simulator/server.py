@@ -1,4 +1,4 @@
-"""The simulator's application: it speaks four protocols.
+"""The simulator's application: it speaks five protocols.
 
 ``app`` is ready to serve; ``create_app`` makes one with other bounds; ``run`` serves it.
 """
@@ -16,7 +16,11 @@ from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.control import control
 from dragoman.lab.simulator.delivery import Reply
 from dragoman.lab.simulator.errors import ApiError
-from dragoman.lab.simulator.google_calls import google_call, is_google
+from dragoman.lab.simulator.google_calls import (
+    google_call,
+    interaction_path,
+    is_google,
+)
 from dragoman.lab.simulator.handlers import Handlers, RequestContext
 from dragoman.lab.simulator.listing import (
     anthropic_list,
@@ -99,6 +103,9 @@ class Simulator(State):
         record.number = self.received
         self.received += 1
         self.requests.add(record)
+        if (interaction := interaction_path(path)) and context.protocol == "interactions":
+            await self._handlers.interaction(context, interaction)
+            return
         handler = self._handler(path, context)
         if handler is not None:
             if method == "GET" and asks_for_websocket(request.headers):
@@ -130,6 +137,8 @@ class Simulator(State):
             return self._handlers.count_tokens if counts else self._handlers.generate
         if context.call is not None:
             return self._methods.get(context.call.method)
+        if interaction_path(path) == "":
+            return self._handlers.generate
         return self._posts[path][1] if path in self._posts else None
 
     def _upgrade(self, context: RequestContext, request: Request) -> None:
@@ -187,6 +196,8 @@ def _protocol_of(path: str, query: str, headers: Mapping[str, str]) -> Protocol:
     """Whose answer a path gets: error shapes and the model list depend on it."""
     if path.startswith("/v1/messages") or "anthropic-version" in headers:
         return "messages"
+    if interaction_path(path) is not None:
+        return "interactions"
     if is_google(path, query, headers):
         return "google"
     return "responses" if path.startswith("/v1/responses") else "chat"

@@ -7,15 +7,15 @@ from dragoman.lab.simulator.authority import Authority
 from dragoman.lab.simulator.recording import Recorder
 from dragoman.lab.simulator.registry import named_scenarios
 from dragoman.lab.simulator.scenarios import Source
-from dragoman.lab.simulator.store import ResponseStore
+from dragoman.lab.simulator.store import InteractionStore, ResponseStore
 
 
 class State:
     """Everything a test inspects or controls is an attribute.
 
     ``scenarios`` maps a name to a scenario, addressed as the model ``sim-NAME``; ``keys`` has
-    the behaviours by key; ``requests`` the recorded requests; ``store`` the stored responses;
-    ``authority`` issues credentials and checks them.
+    the behaviours by key; ``requests`` the recorded requests; ``store`` the stored responses,
+    ``interactions`` the stored interactions; ``authority`` issues credentials and checks them.
     ``websockets``: Responses are served over WebSocket; ``socket_seconds`` is the lifetime of a
     connection. ``received`` counts requests.
     """
@@ -25,6 +25,7 @@ class State:
         self.keys = Keys()
         self.requests = Recorder(record, record_bytes)
         self.store = ResponseStore()
+        self.interactions = InteractionStore()
         self.authority = Authority()
         self.received = 0
         self.websockets = True

@@ -1,4 +1,4 @@
-"""Responses that are stored for retrieval and for ``previous_response_id``."""
+"""Responses and interactions that are stored, to be asked for again and to go on from."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -6,6 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 from dragoman.lab.simulator.errors import ApiError
+from dragoman.lab.simulator.rendering.answer import Answer
+from dragoman.lab.simulator.validation.interactions import steps_of
 from dragoman.lab.simulator.view import JsonObject
 
 _MOST = 256
@@ -80,6 +82,59 @@ class ResponseStore:
             resolved = [_dereferenced(item, items) for item in source]
             request = {**request, "input": resolved}
         return request, frozenset(items)
+
+
+@dataclass(slots=True)
+class StoredInteraction:
+    """An interaction, the steps that led to it, and the answer from which its stream is made.
+
+    ``input`` is what its request had; ``running`` is the number of times that it is still found
+    running in the background.
+    """
+
+    interaction: JsonObject
+    answer: Answer
+    steps: list[JsonObject]
+    input: Any
+    running: int = 0
+
+
+class InteractionStore:
+    """The last stored interactions."""
+
+    def __init__(self) -> None:
+        self._interactions: OrderedDict[str, StoredInteraction] = OrderedDict()
+
+    def put(self, stored: StoredInteraction) -> None:
+        self._interactions[stored.interaction["id"]] = stored
+        while len(self._interactions) > _MOST:
+            self._interactions.popitem(last=False)
+
+    def get(self, interaction_id: str) -> StoredInteraction:
+        """Raises ApiError 404 if there is no such interaction."""
+        found = self._interactions.get(interaction_id)
+        if found is None:
+            raise ApiError(404, f"Interaction '{interaction_id}' not found.", code="not_found")
+        return found
+
+    def delete(self, interaction_id: str) -> None:
+        """Raises ApiError 404 if there is no such interaction."""
+        self.get(interaction_id)
+        del self._interactions[interaction_id]
+
+    def conversation(self, request: JsonObject) -> list[JsonObject]:
+        """The steps before an answer: those of its predecessor and its own.
+
+        Raises:
+            ApiError: 404 if ``previous_interaction_id`` is not stored, 400 if the input is none.
+        """
+        previous, steps = request.get("previous_interaction_id"), steps_of(request.get("input"))
+        if previous is None:
+            return steps
+        found = self.get(str(previous))
+        if request.get("continuation_token") is not None:  # the rest of that very answer
+            return [*found.steps, *steps]
+        return [*found.steps, *found.interaction["steps"], *steps]
 
 
 def _dereferenced(item: Any, items: dict[str, JsonObject]) -> Any:

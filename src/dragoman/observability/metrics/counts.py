@@ -155,7 +155,8 @@ class Counts(Struct):
     by a blank, which none of them holds. `accounts` are attempts and retries caused by upstream and
     account, `failures` the attempts that failed by upstream, account and kind. `models` is by
     upstream and model, `keys` by the name of the key. `fallbacks` are by the upstream that was left
-    and the kind of its failure, `aborts` streams that broke off by upstream and side. `limits` are
+    and the kind of its failure, `credentials` are refreshes by upstream, account and outcome,
+    `aborts` streams that broke off by upstream and side. `limits` are
     the requests that limits of clients refused, by limit and mode: those that were not enforced
     would have. `store_writes` are by what is written. `cpu` is in seconds. `gauges` are what holds
     now rather than since the start, `started` when the oldest process began, in Unix seconds, 0 if
@@ -174,7 +175,9 @@ class Counts(Struct):
     overhead: Histogram = field(default_factory=lambda: Histogram([0] * (len(OVERHEADS) + 1)))
     losses: dict[str, int] = field(default_factory=dict)
     probes: dict[str, int] = field(default_factory=dict)
+    credentials: dict[str, int] = field(default_factory=dict)
     alerts: dict[str, int] = field(default_factory=dict)
+    refused_tokens: dict[str, int] = field(default_factory=dict)
     traces: dict[str, int] = field(default_factory=dict)
     logged: dict[str, int] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
@@ -205,7 +208,9 @@ class Counts(Struct):
             (self.aborts, other.aborts),
             (self.losses, other.losses),
             (self.probes, other.probes),
+            (self.credentials, other.credentials),
             (self.alerts, other.alerts),
+            (self.refused_tokens, other.refused_tokens),
             (self.traces, other.traces),
             (self.logged, other.logged),
             (self.limits, other.limits),

@@ -51,13 +51,15 @@ class BudgetSample(Struct, frozen=True):
 
 class Snapshot(Struct, frozen=True):
     """The content of a scrape. `accounts` counts accounts by upstream and state, `quotas` has the
-    windows of accounts' quotas whose use is known, `budgets` the limits of cost."""
+    windows of accounts' quotas whose use is known, `budgets` the limits of cost, `credentials` when
+    those that are held of accounts end, by upstream and account."""
 
     counts: Counts
     accounts: Mapping[tuple[str, str], int]
     version: str
     quotas: Sequence[QuotaSample] = ()
     budgets: Sequence[BudgetSample] = ()
+    credentials: Mapping[tuple[str, str], float] = {}
 
 
 Labels = tuple[str, ...]
@@ -447,6 +449,23 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         _quotas(lambda sample: sample.resets_at),
     ),
     Family(
+        "dragoman_credential_expires_timestamp_seconds",
+        "gauge",
+        "Time at which the credential of an account expires, in Unix seconds.",
+        _ACCOUNT,
+        lambda now: sorted(now.credentials.items()),
+    ),
+    Family(
+        "dragoman_credential_refreshes_total",
+        "counter",
+        "Refreshes of credentials by account and outcome: ok, or why there was none.",
+        (*_ACCOUNT, "outcome"),
+        lambda now: (
+            (tuple(key.split(" ")), number)
+            for key, number in sorted(now.counts.credentials.items())
+        ),
+    ),
+    Family(
         "dragoman_losses_total",
         "counter",
         "Losses of translations, by kind.",
@@ -466,6 +485,15 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         "Webhook alerts: sent, failed after all retries, or dropped (queue full, or stopping).",
         ("result",),
         lambda now: (((result,), number) for result, number in sorted(now.counts.alerts.items())),
+    ),
+    Family(
+        "dragoman_refused_tokens_total",
+        "counter",
+        "Tokens of the issuers of `[[jwt_issuers]]` that were refused, by the reason.",
+        ("reason",),
+        lambda now: (
+            ((reason,), number) for reason, number in sorted(now.counts.refused_tokens.items())
+        ),
     ),
     Family(
         "dragoman_traces_total",

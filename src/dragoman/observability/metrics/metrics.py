@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from dragoman.canonical.usage import Usage
+from dragoman.config import Account
 from dragoman.edge.record import CLIENT_GONE, Record
 from dragoman.observability.metrics.counts import (
     FIRST_BYTES,
@@ -234,9 +235,17 @@ class Metrics:
         """Count one probe of an account."""
         one_more(self.counts.probes, f"{upstream} {'passed' if came_back else 'failed'}")
 
+    def credential_refreshed(self, account: Account, outcome: str) -> None:
+        """Count the outcome of one refresh of a credential: `ok`, or why there was none."""
+        one_more(self.counts.credentials, f"{account.upstream} {account.name} {outcome}")
+
     def alerted(self, result: str) -> None:
         """Count the result of one alert: `sent`, `failed` or `dropped`."""
         one_more(self.counts.alerts, result)
+
+    def refused_token(self, reason: str) -> None:
+        """Count one token of a JWT issuer that is refused."""
+        one_more(self.counts.refused_tokens, reason)
 
     def traced(self, result: str, requests: int) -> None:
         """Count the result of the traces of `requests`: `sent`, `failed` or `dropped`. Each

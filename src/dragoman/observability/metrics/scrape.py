@@ -80,8 +80,9 @@ class Sources(Struct, frozen=True, kw_only=True):
 
     `in_flight` returns how many requests it serves; `limit_reserved` the US dollars that these have
     reserved; `budgets` what is left of limits of cost; `queues` how much of each kind waits to be
-    written. `limits_away` returns since when the database in which machines share limits is away
-    (Unix seconds), 0 if it is not; it is None if this machine has limits for itself.
+    written; `credentials` when those of accounts end, by upstream and account. `limits_away`
+    returns since when the database in which machines share limits is away (Unix seconds), 0 if it
+    is not; it is None if this machine has limits for itself.
     """
 
     in_flight: Callable[[], int]
@@ -90,6 +91,7 @@ class Sources(Struct, frozen=True, kw_only=True):
     limit_reserved: Callable[[], float]
     budgets: Callable[[], Awaitable[Sequence[BudgetSample]]]
     queues: Mapping[Signal, Callable[[], int]]
+    credentials: Callable[[], Mapping[tuple[str, str], float]] = dict
 
 
 class Scrape:
@@ -133,7 +135,10 @@ class Scrape:
         """The counts of all workers in Prometheus's text format, or in OpenMetrics."""
         accounts, quotas = await self.accounts(), self.quotas()
         budgets = await self._sources.budgets()
-        snapshot = Snapshot(await self.counts(), accounts, dragoman.__version__, quotas, budgets)
+        credentials = self._sources.credentials()
+        snapshot = Snapshot(
+            await self.counts(), accounts, dragoman.__version__, quotas, budgets, credentials
+        )
         return render(snapshot, openmetrics=openmetrics)
 
     def quotas(self) -> list[QuotaSample]:

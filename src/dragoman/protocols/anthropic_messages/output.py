@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from dragoman import jsontext
 from dragoman.canonical.usage import Usage
-from dragoman.protocols.anthropic_messages.partial_json import read_cut_object
 from dragoman.protocols.anthropic_messages.usage import write_usage
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.partial_json import read_cut_object
 from dragoman.sse import encode, escape
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'

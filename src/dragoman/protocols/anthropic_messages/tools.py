@@ -26,8 +26,8 @@ from dragoman.protocols.anthropic_messages.schemas import is_enforceable
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.portable_schemas import (
-    has_legal_names,
     legal_names,
+    traits_of,
     with_names,
 )
 from dragoman.protocols.reading import UNKNOWN, Reader, carried_object, report_lost
@@ -207,7 +207,7 @@ def _declaration(
 def renamed_properties(tool: FunctionTool) -> dict[str, str]:
     """The properties of a tool whose names the service refuses, with legal ones."""
     schema = tool.schema
-    if not schema or (isinstance(schema, Raw) and has_legal_names(schema)):
+    if not schema or (isinstance(schema, Raw) and traits_of(schema).has_legal_names):
         return {}
     return legal_names(decoded(schema))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dragoman.protocols import google_wire
 from dragoman.protocols.base import Codec, Translate
 from dragoman.protocols.google_generate_content import wire
 from dragoman.protocols.google_generate_content.endpoint import ENDPOINT
-from dragoman.protocols.google_generate_content.error_reader import REASONING_REFUSALS, read_error
+from dragoman.protocols.google_generate_content.error_reader import read_error
 from dragoman.protocols.google_generate_content.errors import (
     answer_names,
     is_own_error,
@@ -16,6 +17,7 @@ from dragoman.protocols.google_generate_content.request_reader import read_reque
 from dragoman.protocols.google_generate_content.request_writer import taken_stops, write_request
 from dragoman.protocols.google_generate_content.stream_reader import GoogleReader, read_response
 from dragoman.protocols.google_generate_content.stream_writer import KEEPALIVE, GoogleWriter
+from dragoman.protocols.google_signatures import REASONING_REFUSALS
 
 CODEC = Codec(
     name=wire.NAME,
@@ -32,7 +34,7 @@ CODEC = Codec(
         is_own_error=is_own_error,
         answer_names=answer_names,
         keepalive=KEEPALIVE,
-        tool_name_limit=wire.NAME_LIMIT,
+        tool_name_limit=google_wire.NAME_LIMIT,
         tool_names_lettered=True,
         taken_stops=taken_stops,
     ),

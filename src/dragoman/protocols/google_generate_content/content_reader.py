@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ from dragoman.canonical.blocks import (
     Base64,
     Block,
     Document,
-    FileId,
     Foreign,
     Image,
     Media,
@@ -33,9 +31,11 @@ from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, Role, Turn
+from dragoman.protocols import google_wire
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.google_generate_content import shapes, wire
-from dragoman.protocols.google_generate_content.signatures import read_signature
+from dragoman.protocols.google_media import source_of, standard_base64
+from dragoman.protocols.google_signatures import read_signature
 from dragoman.protocols.reading import carried_object, needed, report_lost
 
 _ROLES: dict[str | None, Role] = {
@@ -225,7 +225,7 @@ class ContentReader(Struct, eq=False):
     def _file(self, part: shapes.Part | shapes.ResponsePart, path: str) -> list[Block]:
         assert part.file_data is not None
         file = part.file_data
-        source = _source_of(needed(file.file_uri, f"{path}.fileData", "fileUri"))
+        source = source_of(needed(file.file_uri, f"{path}.fileData", "fileUri"))
         return [self._medium(source, file.mime_type, file.display_name, part, path)]
 
     def _medium(
@@ -243,8 +243,8 @@ class ContentReader(Struct, eq=False):
             return Image(source=source, detail=self._detail_of(part), path=path)
         if kind == "application/pdf" or family == "text":
             return Document(source=source, title=title or None, path=path)
-        if isinstance(source, Base64) and kind in wire.AUDIO_FORMATS:
-            return Audio(data=source.data, format=wire.AUDIO_FORMATS[kind], path=path)
+        if isinstance(source, Base64) and kind in google_wire.AUDIO_FORMATS:
+            return Audio(data=source.data, format=google_wire.AUDIO_FORMATS[kind], path=path)
         return Media(source=source, media_type=media_type, path=path)
 
     def _detail_of(self, part: shapes.Part | shapes.ResponsePart) -> str | None:
@@ -341,30 +341,6 @@ def _put(block: Reasoning, said: list[Block], start: int, path: str) -> None:
     while place < len(said) and isinstance(said[place], Reasoning):
         place += 1
     said.insert(place, replace(block, path=path))
-
-
-def _source_of(uri: str) -> Url | FileId:
-    """The source of a file: an address that anyone can fetch, or one for the vendor only."""
-    lower = uri.lower()
-    own = ("generativelanguage.googleapis.com/", "youtube.com/", "youtu.be/")
-    if lower.startswith(("https://", "http://")) and not any(host in lower for host in own):
-        return Url(uri)
-    return FileId(uri, wire.VENDOR)
-
-
-def standard_base64(text: str, path: str) -> str:
-    """Base64 in the standard alphabet, from either one.
-
-    Raises:
-        InvalidRequest: it is none.
-    """
-    standard = "".join(text.split()).translate(wire.STANDARD).rstrip("=")
-    standard += "=" * (-len(standard) % 4)
-    try:
-        binascii.a2b_base64(standard, strict_mode=True)
-    except (binascii.Error, ValueError):
-        raise InvalidRequest.at(path, "is not base64") from None
-    return standard
 
 
 def _content_of(response: dict[str, Any], path: str) -> tuple[list[Block], bool]:

@@ -16,11 +16,11 @@ from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import JsonError, object_of
+from dragoman.protocols import google_wire
 from dragoman.protocols.base import Counting, Endpoint, Operation, quoted_for, to_json
 from dragoman.protocols.fields import decode_object
+from dragoman.protocols.google_capabilities import GoogleCapabilities, completed
 from dragoman.protocols.google_generate_content import wire
-from dragoman.protocols.google_generate_content.capabilities import GoogleCapabilities, completed
-from dragoman.protocols.google_generate_content.models import MODELS
 from dragoman.protocols.google_generate_content.spelling import (
     both,
     inner,
@@ -28,6 +28,7 @@ from dragoman.protocols.google_generate_content.spelling import (
     number,
     with_inner,
 )
+from dragoman.protocols.google_models import MODELS
 from dragoman.protocols.json_array import ARRAY
 from dragoman.protocols.numbers import token_count
 from dragoman.protocols.raw import hides_words, text_of
@@ -40,7 +41,7 @@ _PATH: Final = re.compile(
     r"(?:/projects/[^/]+/locations/[^/]+)?"
     r"(?:/publishers/[^/]+)?"
     r"/(?:models/(?P<model>.+)|(?P<tuned>(?:tunedModels|dynamic|endpoints)/[^/]+))"
-    rf":(?P<verb>{wire.GENERATE}|{wire.STREAM}|{wire.COUNT})"
+    rf":(?P<verb>{google_wire.GENERATE}|{wire.STREAM}|{google_wire.COUNT})"
 )
 
 
@@ -54,7 +55,7 @@ def read_path(path: str, query: str) -> Operation | None:
     asked = query.split("&")
     return Operation(
         name=f"/models:{verb}",
-        counts=verb == wire.COUNT,
+        counts=verb == google_wire.COUNT,
         model=found["model"] or found["tuned"],
         stream=verb == wire.STREAM,
         form=ARRAY if verb == wire.STREAM and not _EVENTS.intersection(asked) else None,
@@ -66,7 +67,7 @@ _EVENTS = frozenset({"alt=sse", "$alt=sse", "%24alt=sse"})
 
 def locate(model: str, stream: bool) -> str:
     """The path and query at which an upstream is asked."""
-    verb = f"{wire.STREAM}?alt=sse" if stream else wire.GENERATE
+    verb = f"{wire.STREAM}?alt=sse" if stream else google_wire.GENERATE
     return f"/models/{model}:{verb}"
 
 
@@ -81,7 +82,7 @@ def _cloud_path(model: str, verb: str) -> str:
 
 def locate_in_cloud(model: str, stream: bool) -> str:
     """As `locate`, below a project and location of Vertex AI."""
-    return _cloud_path(model, f"{wire.STREAM}?alt=sse" if stream else wire.GENERATE)
+    return _cloud_path(model, f"{wire.STREAM}?alt=sse" if stream else google_wire.GENERATE)
 
 
 # --- limits and prices ----------------------------------------------------------------------------
@@ -191,8 +192,8 @@ def _in_both(paths: Mapping[str, str]) -> dict[str, str]:
 
 
 COUNTING = Counting(
-    path=f"/models:{wire.COUNT}",
-    locate=lambda model: f"/models/{model}:{wire.COUNT}",
+    path=f"/models:{google_wire.COUNT}",
+    locate=lambda model: f"/models/{model}:{google_wire.COUNT}",
     write_request=counted,
     completed=uncounted,
     read=read_count,
@@ -241,7 +242,7 @@ _VERTEX = replace(
     lists_models=False,
     counting=replace(
         COUNTING,
-        locate=lambda model: _cloud_path(model, wire.COUNT),
+        locate=lambda model: _cloud_path(model, google_wire.COUNT),
         write_request=counted_in_cloud,
     ),
 )

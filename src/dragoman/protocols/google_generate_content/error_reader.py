@@ -18,9 +18,6 @@ from dragoman.protocols.error_body import error_in, read_error_body, report_of
 from dragoman.protocols.faults import OPENAI_CODES, client_status, kind_of, message_of
 from dragoman.protocols.fields import JsonObject
 
-REASONING_REFUSALS: Final = ("thought signature", "thought_signature", "missing_thought_signature")
-"""Texts and codes of errors for a signature that is missing or of another model or account."""
-
 _STATUS: Final[Mapping[str, int]] = {
     "INVALID_ARGUMENT": 400,
     "FAILED_PRECONDITION": 400,

@@ -12,7 +12,7 @@ from dragoman.protocols.base import OFFICIAL, AnswerNames, Rendered, to_json
 from dragoman.protocols.error_body import is_readable
 from dragoman.protocols.faults import FIXED_STATUS
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.overflow import sizes_in
+from dragoman.protocols.google_errors import too_long
 from dragoman.protocols.retrying import worded_for_stream
 from dragoman.sse import encode
 
@@ -81,7 +81,7 @@ def _error_object(fault: Fault, status: int, word: str, request_id: str) -> Json
     details: list[JsonObject] = []
     message = fault.message
     if fault.kind is FaultKind.CONTEXT_TOO_LONG:
-        message = _too_long(message)
+        message = too_long(message)
     if fault.kind is FaultKind.PAYMENT_REQUIRED or fault.limited == "budget" or _is_long(fault):
         violation = {"quotaId": "BudgetPerDay", "quotaMetric": f"{_DOMAIN}/budget"}
         details.append({"@type": f"{_TYPE}QuotaFailure", "violations": [violation]})
@@ -107,19 +107,6 @@ def _info(reason: str) -> JsonObject:
 def _is_long(fault: Fault) -> bool:
     after = fault.retry_after
     return fault.kind is FaultKind.RATE_LIMITED and after is not None and after > _LONG_WAIT_S
-
-
-def _too_long(message: str) -> str:
-    """The message for a conversation that is longer than the model's window, in the service's
-    words, which agents look for."""
-    if "exceeds the maximum number of tokens allowed" in message:
-        return message
-    sizes = sizes_in(message)
-    numbers = ("", "") if sizes is None else (f" ({sizes.input})", f" ({sizes.window})")
-    return (
-        f"The input token count{numbers[0]} exceeds the maximum number of tokens allowed"
-        f"{numbers[1]}. ({message})"
-    )
 
 
 _INTERNAL = b"google.rpc.DebugInfo"

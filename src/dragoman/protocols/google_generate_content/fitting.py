@@ -11,8 +11,8 @@ from msgspec import Meta, Raw, Struct, field
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.base import to_json
-from dragoman.protocols.google_generate_content.capabilities import GoogleCapabilities
-from dragoman.protocols.google_generate_content.conversation import UNSIGNED, ends_with_model
+from dragoman.protocols.google_capabilities import GoogleCapabilities
+from dragoman.protocols.google_conversation import UNSIGNED, ends_with_model
 from dragoman.protocols.google_generate_content.endpoint import limited, limits
 from dragoman.protocols.google_generate_content.history import with_placeholders
 from dragoman.protocols.google_generate_content.spelling import inner, member, with_inner
@@ -70,7 +70,8 @@ def fitted(
 ) -> Mapping[str, Raw]:
     """The members with what the upstream accepts: an output limit within the model's, thinking in
     the form of its generation, and signatures where it wants some."""
-    members = _within_limit(members, capabilities.max_output_tokens, ledger)
+    if capabilities.max_output_tokens is not None:
+        members = _within_limit(members, capabilities.max_output_tokens, ledger)
     own = capabilities.of(GoogleCapabilities)
     members = _thinking(members, own, ledger)
     if own.is_signed and own.google_placeholder_signatures:
@@ -78,11 +79,9 @@ def fitted(
     return members
 
 
-def _within_limit(
-    members: Mapping[str, Raw], most: int | None, ledger: Ledger
-) -> Mapping[str, Raw]:
+def _within_limit(members: Mapping[str, Raw], most: int, ledger: Ledger) -> Mapping[str, Raw]:
     asked = limits(members)
-    if most is None or asked is None or asked <= most:
+    if asked is None or asked <= most:
         return members
     detail = f"fitted to the upstream's limit of {most} tokens"
     ledger.add("generationConfig.maxOutputTokens", LossKind.REPAIRED, detail)
@@ -94,8 +93,8 @@ def _thinking(
 ) -> Mapping[str, Raw]:
     """Models before the third generation refuse a level, and those before 2.5 refuse to be asked to
     think."""
-    given = inner(members, "generationConfig", "thinkingConfig")
-    if given is None or own.is_signed:
+    given = None if own.is_signed else inner(members, "generationConfig", "thinkingConfig")
+    if given is None:
         return members
     config = split_object(given) or {}
     path = "generationConfig.thinkingConfig"

@@ -9,6 +9,7 @@ from typing import Any
 
 from dragoman.canonical.blocks import UrlCitation
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.google_media import characters
 from dragoman.protocols.numbers import whole_number
 
 _KINDS = ("web", "retrievedContext", "maps", "image")
@@ -46,7 +47,7 @@ def read_recited(text: str, citations: Mapping[str, Any]) -> Iterator[UrlCitatio
         start, end = whole_number(source.get("startIndex", 0)), whole_number(source.get("endIndex"))
         span = None
         if start is not None and end is not None and start <= end <= len(encoded):
-            span = _characters(encoded, start, end)
+            span = characters(encoded, start, end)
         begin, stop = span or (None, None)
         yield UrlCitation(url=url, title=_text(source.get("title")), start=begin, end=stop)
 
@@ -114,20 +115,11 @@ def _span(segment: Any, text: str, encoded: bytes) -> tuple[int, int] | None:
     start = whole_number(segment.get("startIndex", 0))
     end = whole_number(segment.get("endIndex"))
     if start is not None and end is not None and start <= end <= len(encoded):
-        span = _characters(encoded, start, end)
+        span = characters(encoded, start, end)
         if not said or said in text[span[0] : span[1]] or said not in text:
             return span
     at = text.find(said) if said else -1
     return None if at < 0 else (at, at + len(said))
-
-
-def _characters(encoded: bytes, start: int, end: int) -> tuple[int, int]:
-    """The characters of a range of bytes; one that is cut belongs to it."""
-    while 0 < start < len(encoded) and encoded[start] & 0xC0 == 0x80:
-        start -= 1
-    while end < len(encoded) and encoded[end] & 0xC0 == 0x80:
-        end += 1
-    return len(encoded[:start].decode()), len(encoded[:end].decode())
 
 
 def _objects(value: Any) -> list[JsonObject]:

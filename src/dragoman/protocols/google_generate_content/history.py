@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Raw
 
-from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.protocols import google_wire
 from dragoman.protocols.base import Beginning, to_json
-from dragoman.protocols.google_generate_content import wire
 from dragoman.protocols.google_generate_content.spelling import member, snake
+from dragoman.protocols.google_signatures import ENVELOPE, opened
 from dragoman.protocols.raw import (
     join_list,
     join_object,
@@ -23,10 +21,6 @@ from dragoman.protocols.raw import (
     text_of,
 )
 
-ENVELOPE: Final = base64.b64encode(PREFIX.encode())[:6]
-"""How an envelope begins in a signature, which has to be base64: the characters that do not depend
-on what follows."""
-
 _LOST: Final = "reasoning of another upstream is not sent"
 _BOUND: Final = "reasoning that is bound to another account is not sent"
 _SIGNATURE: Final = "thoughtSignature"
@@ -34,15 +28,6 @@ _NAMES: Final = (_SIGNATURE, snake(_SIGNATURE))
 _CALLS: Final = ("functionCall", "function_call")
 
 Members = Mapping[str, Raw]
-
-
-def opened(signature: str) -> str:
-    """The envelope in a signature; empty if it is another's own."""
-    try:
-        text = base64.b64decode(signature + "=" * (-len(signature) % 4), altchars=b"-_")
-    except (binascii.Error, ValueError):
-        return ""
-    return text.decode(errors="replace") if text.startswith(PREFIX.encode()) else ""
 
 
 def without_envelopes(members: Members, ledger: Ledger) -> Members:
@@ -57,7 +42,7 @@ def without_envelopes(members: Members, ledger: Ledger) -> Members:
 def without_reasoning(members: Members, ledger: Ledger, most: int) -> tuple[Members, int]:
     """The members without the first `most` signatures, and the number removed."""
     changed, paths = _without(
-        members, b"hought", lambda signature: signature not in wire.DUMMIES, most
+        members, b"hought", lambda signature: signature not in google_wire.DUMMIES, most
     )
     for path in paths:
         ledger.add(path, LossKind.KNOB, _BOUND)
@@ -115,7 +100,8 @@ def with_placeholders(members: Members, ledger: Ledger, detail: str) -> Members:
     """The members with the placeholder of a signature on the first call of each of the model's
     turns, if that has none. Neighbouring contents of the model are one turn."""
     raw = members.get("contents")
-    if raw is None or not any(name.encode() in bytes(raw) for name in _CALLS):
+    text = b"" if raw is None else bytes(raw)
+    if not any(name.encode() in text for name in _CALLS):
         return members
     after: list[Raw] = []
     first = ""
@@ -135,7 +121,7 @@ def with_placeholders(members: Members, ledger: Ledger, detail: str) -> Members:
             after.append(content)
             continue
         first = first or f"contents[{number}].parts[{place}]"
-        parts[place] = join_object({**inside, _SIGNATURE: Raw(to_json(wire.DUMMY))})
+        parts[place] = join_object({**inside, _SIGNATURE: Raw(to_json(google_wire.DUMMY))})
         after.append(join_object({**fields, "parts": join_list(parts)}))
     if not first:
         return members

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-from msgspec import Struct
 
 from dragoman import jsontext
 from dragoman.canonical.requests import Extra
@@ -30,6 +29,11 @@ _HEAD = b'{"candidates":[{"content":{"role":"model","parts":[{'
 _TAIL = b'"}]}}]}'
 _TEXT = _HEAD + b'"text":"'
 _THOUGHT = _HEAD + b'"thought":true,"text":"'
+
+
+_VERSION = b',"modelVersion":'
+_NAMED_LAST = re.compile(_VERSION + rb'("[^"\\]*")(?:,"\w+":"[^"\\]*")*\}')
+"""The model's name and what follows it, where that is in nothing but the chunk itself."""
 
 
 def _exact(data: bytes) -> Answer | None:
@@ -173,6 +177,10 @@ class GoogleMatcher(Watch):
         """The event with the client's name of the model."""
         if self._model is None or answer.model_version in (None, self._model):
             return frame.raw
+        at = frame.data.rfind(_VERSION)
+        if at >= 0 and (found := _NAMED_LAST.fullmatch(frame.data, at)) is not None:
+            start, end = found.span(1)
+            return encode(frame.data[:start] + to_json(self._model) + frame.data[end:])
         name = "modelVersion"
         members = jsontext.members(frame.data)
         if name not in members:
@@ -192,31 +200,20 @@ class GoogleMatcher(Watch):
             read(Frame(b"", to_json({"usageMetadata": self._counts}), b""))
 
 
-_Absent = frozenset({"content", "index"})
-
-
 def _only_text(answer: Answer) -> Part | None:
     """The part of a chunk that is one piece of text, and nothing else that a reader needs."""
     candidates = answer.candidates
     if candidates is None or len(candidates) != 1 or answer.prompt_feedback is not None:
         return None
     candidate = candidates[0]
-    if candidate.index or not _has_only(candidate, _Absent):
+    content, index = candidate.content, candidate.index
+    if index or content is None or candidate != Candidate(content=content, index=index):
         return None
-    parts = _parts_of(candidate)
+    parts = content.parts or ()
     if len(parts) != 1 or not parts[0].text:
         return None
-    return parts[0] if _has_only(parts[0], _PIECE) else None
-
-
-_PIECE = frozenset({"text", "thought"})
-
-
-def _has_only(value: Struct, names: frozenset[str]) -> bool:
-    """Whether all other members of an object are absent."""
-    return all(
-        getattr(value, name) in (None, False) or name in names for name in value.__struct_fields__
-    )
+    part = parts[0]
+    return part if part == Part(text=part.text, thought=part.thought) else None
 
 
 def match_response(

@@ -13,7 +13,6 @@ from dragoman.canonical.options import Capabilities
 from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.google_generate_content.fitting import Checked, fitted, unfit
 from dragoman.protocols.google_generate_content.history import (
-    ENVELOPE,
     beginning,
     without_envelopes,
     without_reasoning,
@@ -26,7 +25,8 @@ from dragoman.protocols.google_generate_content.spelling import (
     member,
     number,
 )
-from dragoman.protocols.raw import split_object
+from dragoman.protocols.google_signatures import ENVELOPE
+from dragoman.protocols.raw import holds, split_object
 from dragoman.protocols.reading import Names
 
 
@@ -80,7 +80,8 @@ def check_names(members: Mapping[str, Raw]) -> None:
     _NAMES.check(members)
     check_once(members, _CHECKED)
     for name, within in _CHECKED.items():
-        if within and (below := split_object(member(members, name))) is not None:
+        raw = member(members, name) if within else None
+        if holds(raw, b"_") and (below := split_object(raw)) is not None:
             check_once(below, within)
 
 

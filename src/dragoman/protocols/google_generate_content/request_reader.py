@@ -6,7 +6,8 @@ from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, Request
-from dragoman.protocols.google_generate_content import shapes, wire
+from dragoman.protocols import google_wire
+from dragoman.protocols.google_generate_content import shapes
 from dragoman.protocols.google_generate_content.content_reader import DETAILS, ContentReader
 from dragoman.protocols.google_generate_content.generation import PATHS, read_generation
 from dragoman.protocols.google_generate_content.tools import read_choice, read_tools
@@ -56,7 +57,7 @@ def _tier(given: str | None, extras: list[Extra]) -> str | None:
     word = (given or "").lower()
     if word in ("", "unspecified", "service_tier_unspecified"):
         return None
-    tier = wire.SERVICE_TIERS.get(word)
+    tier = google_wire.SERVICE_TIERS.get(word)
     if tier is None:
         extras.append(Extra("serviceTier", given, LossKind.KNOB, NO_COUNTERPART))
     return tier

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import JsonSchema, Request
+from dragoman.protocols import google_wire
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.google_capabilities import GoogleCapabilities
+from dragoman.protocols.google_conversation import write_conversation
 from dragoman.protocols.google_generate_content import wire
-from dragoman.protocols.google_generate_content.capabilities import GoogleCapabilities
-from dragoman.protocols.google_generate_content.conversation import write_conversation
-from dragoman.protocols.google_generate_content.schemas import openapi_schema, read_schema
+from dragoman.protocols.google_generate_content.content_writer import PartWriter
 from dragoman.protocols.google_generate_content.thinking import write_thinking
-from dragoman.protocols.google_generate_content.tools_writer import ToolWriter
+from dragoman.protocols.google_generate_content.tools_writer import write_tools
+from dragoman.protocols.google_schemas import openapi_schema, read_schema
+from dragoman.protocols.google_settings import drop_the_rest, service_tier, write_labels
 from dragoman.protocols.request_settings import NO_SCHEMA, NOT_TAKEN, RequestSettings
 
-_TIERS = {tier: word for word, tier in wire.SERVICE_TIERS.items()}
-_KNOWN_TIERS = frozenset({*_TIERS, "auto"})
-_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _JSON = "application/json"
 
 
@@ -27,21 +26,24 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
     """The body of a request for an answer. What it cannot carry is in the ledger."""
     own = outbound.capabilities.of(GoogleCapabilities)
     settings = RequestSettings(request, outbound)
-    conversation = write_conversation(request, outbound)
-    body: JsonObject = {"contents": conversation.contents}
+    conversation = write_conversation(request, outbound, PartWriter(outbound))
+    body: JsonObject = {
+        "contents": [
+            {"role": "model" if turn.is_model else "user", "parts": turn.parts}
+            for turn in conversation.turns
+        ]
+    }
     if conversation.system:
         body["systemInstruction"] = {"parts": conversation.system}
     if request.tools or request.tool_choice is not None:
-        ToolWriter(outbound).write(request, body)
+        write_tools(request, body, outbound)
     config = _write_config(settings, outbound, own, "tools" in body)
     if config:
         body["generationConfig"] = config
-    tier = settings.service_tier(_KNOWN_TIERS)
-    tier = "priority" if tier == "fast" else tier
-    if tier in _TIERS:
-        body["serviceTier"] = _TIERS[tier]
-    _write_labels(body, settings, own)
-    _drop_the_rest(settings)
+    if (tier := service_tier(settings)) is not None:
+        body["serviceTier"] = tier
+    write_labels(body, settings, takes_labels=bool(own.google_cloud))
+    drop_the_rest(settings)
     searches = any(wire.SEARCH in tool for tool in body.get("tools", ()))
     for extra in request.extras:
         if not extra.of_search or not searches:
@@ -51,7 +53,7 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
 
 def taken_stops(stops: Sequence[str]) -> tuple[str, ...]:
     """The stop sequences that upstreams take: the first five."""
-    return tuple(stops[: wire.MAX_STOPS])
+    return tuple(stops[: google_wire.MAX_STOPS])
 
 
 def _write_config(
@@ -74,7 +76,7 @@ def _write_config(
     elif request.top_k is not None:
         settings.lose("top_k", LossKind.KNOB, NOT_TAKEN)
     if request.stop:
-        detail = f"the upstream takes only {wire.MAX_STOPS} stop sequences"
+        detail = f"the upstream takes only {google_wire.MAX_STOPS} stop sequences"
         config["stopSequences"] = settings.stops(
             taken_stops(request.stop), LossKind.CONTENT, detail
         )
@@ -132,41 +134,3 @@ def _write_format(
     if shape.description and "description" not in schema:
         schema = {**schema, "description": shape.description}
     config[member] = schema
-
-
-def _write_labels(body: JsonObject, settings: RequestSettings, own: GoogleCapabilities) -> None:
-    """`labels`, which only Vertex AI has: the metadata and the end user."""
-    request = settings.request
-    labels = {
-        name: value
-        for name, value in (request.metadata or {}).items()
-        if own.google_cloud and _LABEL.fullmatch(name) and _LABEL.fullmatch(value)
-    }
-    if request.metadata and len(labels) < len(request.metadata):
-        settings.drop("metadata")
-    for name in ("user", "safety_identifier"):
-        value = getattr(request, name)
-        if value is None:
-            continue
-        if own.google_cloud and _LABEL.fullmatch(value) and "user" not in labels:
-            labels["user"] = value
-        elif labels.get("user") != value:
-            settings.drop(name)
-    if labels:
-        body["labels"] = labels
-
-
-def _drop_the_rest(settings: RequestSettings) -> None:
-    """Report the fields that this protocol has no place for at all."""
-    request = settings.request
-    if request.verbosity not in (None, "medium"):
-        settings.drop("verbosity")
-    for name in ("prompt_cache_key", "prompt_cache_retention", "moderation"):
-        if getattr(request, name) not in (None, {}):
-            settings.drop(name)
-    if request.prompt_cache_options not in (None, {}, {"mode": "implicit"}):
-        settings.drop("prompt_cache_options")
-    if request.auto_cache is not None:
-        settings.drop_automatic_cache()
-    if request.store:
-        settings.drop_store()

@@ -92,6 +92,8 @@ def with_inner(members: Mapping[str, Raw], outer: str, name: str, value: Raw) ->
 def number(raw: Raw | None) -> int | None:
     """A number, or the one whose digits a text has, as proto3 JSON allows; None for anything
     else."""
+    if raw is None:
+        return None
     return whole(raw) or whole(Raw(text_of(raw).encode(errors="replace")))
 
 
@@ -101,6 +103,8 @@ def check_once(members: Mapping[str, Raw], names: Iterable[str]) -> None:
     Raises:
         InvalidRequest: naming one.
     """
+    if not any("_" in name for name in members):
+        return
     for name in names:
         other = snake(name)
         if other != name and other in members and name in members:

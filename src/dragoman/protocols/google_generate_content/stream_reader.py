@@ -40,6 +40,7 @@ from dragoman.canonical.events import (
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra
 from dragoman.jsontext import JsonError, decode
+from dragoman.protocols import google_wire
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import SPEAKING, JsonObject
@@ -329,8 +330,8 @@ class GoogleReader:
         block: Block
         if media_type.startswith("image/"):
             block = Image(source=Base64(media_type, data))
-        elif media_type in wire.AUDIO_FORMATS:
-            block = Audio(data=data, format=wire.AUDIO_FORMATS[media_type])
+        elif media_type in google_wire.AUDIO_FORMATS:
+            block = Audio(data=data, format=google_wire.AUDIO_FORMATS[media_type])
         else:
             block = Media(source=Base64(media_type, data), media_type=media_type)
         self._whole(block, events)
@@ -423,7 +424,7 @@ class GoogleReader:
         if self._grounding and self._inbound.counts_searches:
             searches = len(queries_of(self._grounding))
         usage = read_usage(self._usage, searches=searches)
-        return [Metered(usage, tier_of(self._usage))]
+        return [Metered(usage, usage.tier)]
 
     def _end(self) -> list[Event]:
         """The events of the end.

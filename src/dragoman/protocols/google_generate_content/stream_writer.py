@@ -50,6 +50,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.tools import wrap_custom
 from dragoman.canonical.usage import reported_tier
 from dragoman.jsontext import object_of
+from dragoman.protocols import google_wire
 from dragoman.protocols.base import Reply
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.google_generate_content import wire
@@ -62,7 +63,7 @@ from dragoman.protocols.google_generate_content.output import (
     Whole,
     write_logprobs,
 )
-from dragoman.protocols.google_generate_content.signatures import write_signature
+from dragoman.protocols.google_signatures import write_signature
 
 KEEPALIVE = b"\n"
 """An empty line between two chunks: all clients ignore it, while comments break some."""
@@ -394,7 +395,7 @@ def _file_part(block: Block) -> JsonObject | None:
         case Media(source=Base64(_, data), media_type=media_type):
             return {"inlineData": {"mimeType": media_type, "data": data}}
         case Audio():
-            media_type = wire.AUDIO_TYPES.get(block.format, f"audio/{block.format}")
+            media_type = google_wire.AUDIO_TYPES.get(block.format, f"audio/{block.format}")
             return {"inlineData": {"mimeType": media_type, "data": block.data}}
     return None
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Thinking
 from dragoman.protocols.base import Outbound
-from dragoman.protocols.efforts import EFFORTS, effort_of
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.google_generate_content.capabilities import GoogleCapabilities
-from dragoman.protocols.google_generate_content.generations import budgets_of
+from dragoman.protocols.google_capabilities import GoogleCapabilities
+from dragoman.protocols.google_generations import budgets_of
+from dragoman.protocols.google_thinking import is_shown, level_for, shows_unasked
 from dragoman.protocols.request_settings import RequestSettings
-
-LEVELS = ("minimal", "low", "medium", "high", "xhigh")
-"""The efforts that have a level of their own, from least to most."""
 
 BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
 """Thinking budgets, in tokens, for efforts."""
@@ -26,7 +23,7 @@ def write_thinking(
     own = outbound.capabilities.of(GoogleCapabilities)
     wish = settings.request.thinking
     if wish is None:
-        return {"includeThoughts": True} if _shows_unasked(settings, own) else None
+        return {"includeThoughts": True} if shows_unasked(settings, own) else None
     settings.check_display(wish)
     if not own.thinks:
         if wish.effort not in (None, "none") or wish.mode in ("adaptive", "enabled"):
@@ -34,66 +31,16 @@ def write_thinking(
         return None
     config: JsonObject = {}
     if own.is_signed:
-        level = _level(wish, settings)
+        level = level_for(wish, settings)
         if level is not None:
             config["thinkingLevel"] = level.upper()
     else:
         budget = _budget(wish, settings, outbound.model, limit)
         if budget is not None:
             config["thinkingBudget"] = budget
-    if _is_shown(wish, settings) and config.get("thinkingBudget") != 0:
+    if is_shown(wish, settings) and config.get("thinkingBudget") != 0:
         config["includeThoughts"] = True
     return config or None
-
-
-def _shows_unasked(settings: RequestSettings, own: GoogleCapabilities) -> bool:
-    """Whether a client that asked for nothing is shown the thoughts of a model that thinks by
-    itself: so its answer streams from the first thought on."""
-    if settings.same_protocol or own.google_generation is None:
-        return False
-    return own.thinks and settings.options.show_reasoning != "never"
-
-
-def _is_shown(wish: Thinking, settings: RequestSettings) -> bool:
-    if settings.options.show_reasoning == "never" or wish.display == "omitted":
-        return False
-    if settings.same_protocol and wish.display is None and wish.summary is None:
-        return False
-    return wish.effort != "none" and wish.mode != "disabled"
-
-
-# --- levels -------------------------------------------------------------------------------------
-
-
-def _level(wish: Thinking, settings: RequestSettings) -> str | None:
-    effort, converted = effort_of(wish)
-    if converted is not None:
-        settings.lose_thinking(LossKind.CONVERTED, converted)
-    if effort is None:
-        return None
-    known = [word for word in LEVELS if word in settings.capabilities.efforts]
-    if not known:
-        settings.lose_thinking(LossKind.KNOB, "the upstream knows no such effort")
-        return None
-    if effort == "none":
-        detail = f"the model always thinks: the least is {known[0]}"
-        settings.lose_thinking(LossKind.CONVERTED, detail)
-        return known[0]
-    if effort in known:
-        return effort
-    nearest = _nearest(effort, known)
-    detail = f"the nearest effort the upstream knows is {nearest}"
-    settings.lose_thinking(LossKind.CONVERTED, detail)
-    return nearest
-
-
-def _nearest(effort: str, known: list[str]) -> str:
-    """The next higher level, since a model with few of them has none between low and high; the
-    highest where there is none above."""
-    if effort not in EFFORTS:
-        return known[-1]
-    rank = EFFORTS.index(effort)
-    return next((word for word in known if EFFORTS.index(word) > rank), known[-1])
 
 
 # --- budgets ------------------------------------------------------------------------------------

@@ -53,19 +53,19 @@ def merge_usage(known: JsonObject, update: JsonObject | None) -> None:
 
 def read_usage(counts: Mapping[str, Any], *, searches: int | None = None) -> Usage:
     """The usage in `usageMetadata`; `searches` are the vendor's own, if they are counted."""
-    prompt = _count(counts, "promptTokenCount") or 0
-    given = prompt + (_count(counts, "toolUsePromptTokenCount") or 0)
-    shown = _count(counts, "candidatesTokenCount", "responseTokenCount")
-    thoughts = _count(counts, "thoughtsTokenCount")
-    total = _count(counts, "totalTokenCount")
-    if shown is None and thoughts is None and total is not None:
-        output = max(0, total - given)
+    get = counts.get
+    given = (_count(get("promptTokenCount")) or 0) + (_count(get("toolUsePromptTokenCount")) or 0)
+    shown, thoughts = _count(get("candidatesTokenCount")), _count(get("thoughtsTokenCount"))
+    if shown is None:
+        shown = _count(get("responseTokenCount"))
+    if shown is None and thoughts is None:
+        output = max(0, (_count(get("totalTokenCount")) or 0) - given)
     else:
         output = (shown or 0) + (thoughts or 0)
     return Usage(
         input=given,
         output=output,
-        cached=_count(counts, "cachedContentTokenCount"),
+        cached=_count(get("cachedContentTokenCount")),
         reasoning=thoughts,
         searches=searches,
         tier=tier_of(counts),
@@ -75,18 +75,18 @@ def read_usage(counts: Mapping[str, Any], *, searches: int | None = None) -> Usa
 def tier_of(counts: Mapping[str, Any]) -> str | None:
     """The service tier of an answer, None for the usual one."""
     traffic, tier = counts.get("trafficType"), counts.get("serviceTier")
+    if traffic is tier is None:
+        return None
     found = _TIERS.get(traffic) if type(traffic) is str else None
     if found is None and type(tier) is str:
         found = reported_tier(tier.lower().removeprefix("service_tier_"))
     return found
 
 
-def _count(counts: Mapping[str, Any], *names: str) -> int | None:
+def _count(value: Any) -> int | None:
     """A number of tokens, which some servers write as digits in a text."""
-    for name in names:
-        value = counts.get(name)
-        if type(value) is str and value.isdecimal() and len(value) < 12:
-            value = int(value)
-        if (count := token_count(value)) is not None:
-            return count
-    return None
+    if value is None:
+        return None
+    if type(value) is str and value.isdecimal() and len(value) < 12:
+        value = int(value)
+    return token_count(value)

@@ -52,10 +52,13 @@ class Checked(Struct):
     reasoning_effort: str | None = None
 
 
+_CONTENT = CONTENT.encode()
+
+
 def may_have_envelopes(checked: Checked) -> bool:
     """Whether there is reasoning that may be in an envelope."""
     return any(
-        bool(message.reasoning_details) or holds(message.tool_calls, CONTENT.encode())
+        bool(message.reasoning_details) or holds(message.tool_calls, _CONTENT)
         for message in checked.messages
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -46,7 +46,8 @@ def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
     """
     request = place_system_text(request, outbound)
     own = outbound.capabilities.of(ChatCapabilities)
-    writer = _MessagesWriter(outbound, PartWriter(outbound), own)
+    call_id = _short_id if own.short_call_ids else _call_id
+    writer = _MessagesWriter(outbound, PartWriter(outbound), own, call_id)
     writer.instructions(request.instructions)
     for turn in pair_tools(request.turns, outbound.options, outbound.ledger):
         written = len(writer.messages)
@@ -73,6 +74,7 @@ class _MessagesWriter(Struct, eq=False):
     _outbound: Outbound
     parts: PartWriter
     _own: ChatCapabilities
+    _call_id: Callable[[str], str]
     messages: list[JsonObject] = []
     _of_calls: list[JsonObject] = []
     """Entries with state of the calls of the current message."""
@@ -188,9 +190,6 @@ class _MessagesWriter(Struct, eq=False):
         call_id = self._call_id(block.call_id)
         message = {"role": "tool", "tool_call_id": call_id, "content": content}
         self.messages.append(self._outbound.with_unknown(message, block.path))
-
-    def _call_id(self, value: str) -> str:
-        return _short_id(value) if self._own.short_call_ids else _call_id(value)
 
     def _attachment_notice(self, result: _Attachments) -> str:
         tool = self._tool_of.get(result.call_id)

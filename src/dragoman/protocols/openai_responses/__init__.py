@@ -13,7 +13,7 @@ from dragoman.protocols.openai_responses.errors import write_error
 from dragoman.protocols.openai_responses.passthrough import PASSTHROUGH
 from dragoman.protocols.openai_responses.request_reader import read_request
 from dragoman.protocols.openai_responses.request_writer import write_request
-from dragoman.protocols.openai_responses.response_object import LOOKED_AT
+from dragoman.protocols.openai_responses.response_object import REPEATED
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.protocols.openai_responses.stream_reader import answer_reader, read_response
 from dragoman.sse import COMMENT
@@ -37,7 +37,7 @@ CODEC = Codec(
         answer_writer=answer_writer,
         namespaces=True,
         options=ResponsesOptions,
-        repeated=LOOKED_AT,
+        repeated=REPEATED,
     ),
     passthrough=PASSTHROUGH,
 )

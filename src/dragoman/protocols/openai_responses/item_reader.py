@@ -7,7 +7,6 @@ their order, neighbouring tool outputs one user turn; every other message is a t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct, structs
@@ -53,6 +52,7 @@ from dragoman.protocols.reading import (
     lost_in,
     needed,
     report_lost,
+    taker,
     text,
 )
 from dragoman.protocols.unknown_text import UNKNOWN_TYPE, text_in
@@ -104,12 +104,13 @@ class ItemReader(Struct, eq=False):
                 self._carry(kind, value, path)
                 return
         known.read(self, item, path)
-        if known.unread(item) != known.absent:
-            self._report(item, known, path)
+        unread = known.unread(structs.astuple(item))
+        if unread != known.absent:
+            self._report(unread, known, path)
 
-    def _report(self, item: shapes.Item, kind: _Kind, path: str) -> None:
+    def _report(self, unread: tuple[Any, ...], kind: _Kind, path: str) -> None:
         """Account for the members of an item that its reader does not read."""
-        for value, (name, lost) in zip(kind.unread(item), kind.lost, strict=True):
+        for value, (name, lost) in zip(unread, kind.lost, strict=True):
             if value is not None and not is_neutral(value, lost.neutral):
                 where = f"{path}.{name}"
                 self._extras.append(Extra(where, value, lost.kind, lost.detail, lost.code))
@@ -301,16 +302,15 @@ class _Kind:
     ) -> None:
         self.read = read
         others = [
-            member
-            for member in structs.fields(shapes.Item)
+            (at, member)
+            for at, member in enumerate(structs.fields(shapes.Item))
             if member.name not in ("type", "id", *members)
         ]
-        self.unread: Callable[[shapes.Item], tuple[Any, ...]] = attrgetter(
-            *[member.name for member in others]
-        )
+        self.unread = taker([at for at, _ in others])
+        """Takes the values of the other members from those of all."""
         self.absent = (None,) * len(others)
         """The values of the other members, where they are absent."""
-        self.lost = [(member.encode_name, lost_in(member) or UNKNOWN) for member in others]
+        self.lost = [(member.encode_name, lost_in(member) or UNKNOWN) for _, member in others]
 
 
 _CALL = ("call_id", "name", "namespace")

@@ -3,7 +3,6 @@ item starts, is extended, and is added to the output when it is complete."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -69,18 +68,25 @@ class _Form(Struct, frozen=True):
     parts: str
     content: str
     index: str
-    empty: JsonObject
+    empty: Callable[[], JsonObject]
 
 
-_TEXT: JsonObject = {"text": "", "annotations": [], "logprobs": []}
-"""Clients expect both lists even when they are empty."""
+def _empty_output() -> JsonObject:
+    """Clients expect both lists even when they are empty."""
+    return {"text": "", "annotations": [], "logprobs": []}
+
+
+def _empty_text() -> JsonObject:
+    return {"text": ""}
+
+
 _IN_CONTENT = ("content_part", "content", "content_index")
 _FORMS = {
-    "output_text": _Form("output_text", *_IN_CONTENT, _TEXT),
-    "refusal": _Form("refusal", *_IN_CONTENT, {"refusal": ""}),
-    "reasoning_text": _Form("reasoning_text", *_IN_CONTENT, {"text": ""}),
+    "output_text": _Form("output_text", *_IN_CONTENT, _empty_output),
+    "refusal": _Form("refusal", *_IN_CONTENT, lambda: {"refusal": ""}),
+    "reasoning_text": _Form("reasoning_text", *_IN_CONTENT, _empty_text),
     "summary_text": _Form(
-        "reasoning_summary_text", "reasoning_summary_part", "summary", "summary_index", {"text": ""}
+        "reasoning_summary_text", "reasoning_summary_part", "summary", "summary_index", _empty_text
     ),
 }
 
@@ -98,7 +104,7 @@ class PartsItem(Item, kw_only=True):
         if self.text is not None and self.part["type"] == kind:
             return b""
         ended, form, frames = self.end_part(), _FORMS[kind], self.output.frames
-        self.part = {"type": kind, **copy.deepcopy(form.empty)}
+        self.part = {"type": kind, **form.empty()}
         self.value.setdefault(form.content, [])
         place = self._part_place(form)
         tail = b',"logprobs":[]' if kind == "output_text" else b""

@@ -6,9 +6,13 @@ request's value if it has one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
+from msgspec import Raw
+
+from dragoman.jsontext import JsonError, decode, decoder, has_halves
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
 
@@ -172,8 +176,20 @@ def _given(value: Any) -> JsonObject:
     return {key: item for key, item in value.items() if item is not None}
 
 
+_tools = decoder(list[dict[str, Raw]])
+_FUNCTION = ("function", Raw(b'"function"'))
+
+
+def _shown_tools(given: Raw) -> Any:
+    """Declarations of tools, with members as they came: they are large, and only shown."""
+    if not has_halves(bytes(given)):
+        with suppress(JsonError):
+            return _tools(given)
+    return decode(given)
+
+
 def _tool(tool: Any) -> Any:
-    is_function = isinstance(tool, dict) and tool.get("type") == "function"
+    is_function = isinstance(tool, dict) and tool.get("type") in _FUNCTION
     if not is_function or tool.keys() >= _FUNCTION_KEYS:
         return tool
     return {**tool, **{key: tool.get(key) for key in _FUNCTION_KEYS}}
@@ -188,5 +204,8 @@ _COMPLETED: dict[str, Callable[[Any], Any]] = {
 }
 """Members derived from other fields of the request, by their values."""
 
-LOOKED_AT = frozenset({*_DEFAULTS, *_COMPLETED, "include", "service_tier"})
-"""Members of a client's body that its answer depends on."""
+REPEATED: Mapping[str, Callable[[Raw], Any]] = {
+    **dict.fromkeys((*_DEFAULTS, *_COMPLETED, "include", "service_tier"), decode),
+    "tools": _shown_tools,
+}
+"""Members of a client's body that its answer depends on, and how they are decoded."""

@@ -50,6 +50,12 @@ from dragoman.storage.tables.database import (
     version_of,
 )
 from dragoman.storage.tables.keys import KeyTables, add_uses, asked_keys, asked_resets, asked_teams
+from dragoman.storage.tables.people import (
+    PeopleTables,
+    add_session_uses,
+    asked_people,
+    sweep_people,
+)
 from dragoman.storage.tables.usage import UsageTables, add_usage
 
 _DAY_S = 24 * 3600.0
@@ -126,6 +132,7 @@ class PoolTables:
         self._audit = AuditTable(database)
         self._client_keys = KeyTables(database)
         self._admins = AdminTable(database)
+        self._people = PeopleTables(database)
         self._audit_s = days_s
         self._history_s = retention.history_days * _DAY_S
         self._pins_s = retention.pins_s
@@ -147,6 +154,11 @@ class PoolTables:
     def admins(self) -> AdminTable:
         """See `Store.admins`."""
         return self._admins
+
+    @property
+    def people(self) -> PeopleTables:
+        """See `Store.people`."""
+        return self._people
 
     def record(self, actor: Actor, changes: Iterable[Change]) -> None:
         """See `AuditLog.record`."""
@@ -340,6 +352,30 @@ class PoolTables:
                 "DELETE FROM claims WHERE name = ?", [(name,) for name in claims]
             )
 
+    def credential(self, name: str) -> bytes | None:
+        """See `Store.credential`."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT sealed FROM credentials WHERE name = ?", (name,)
+            ).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def swap_credential(self, name: str, before: bytes | None, after: bytes) -> bool:
+        """See `Store.swap_credential`."""
+        with self._database.writing_unversioned() as connection:
+            if before is None:
+                done = connection.execute(
+                    "INSERT INTO credentials (name, sealed) VALUES (?, ?)"
+                    " ON CONFLICT (name) DO NOTHING",
+                    (name, after),
+                )
+            else:
+                done = connection.execute(
+                    "UPDATE credentials SET sealed = ? WHERE name = ? AND sealed = ?",
+                    (after, name, before),
+                )
+            return done.rowcount > 0
+
     def sweep(self, now: float) -> int:
         """See `Store.sweep`."""
         with self._database.writing_unversioned() as connection:
@@ -359,6 +395,7 @@ class PoolTables:
                 done = connection.execute(statement, (now - age, SWEPT_AT_ONCE))
                 counts.append(done.rowcount)
             counts.append(self._usage.sweep(connection, now))
+            counts.append(sweep_people(connection, now, SWEPT_AT_ONCE))
             counts.append(sweep_audit(connection, now - self._audit_s))
         return max(counts)
 
@@ -397,6 +434,7 @@ class PoolTables:
             connection.execute(_SPEND, (name, version, tokens))
         if batch.key_uses:
             add_uses(connection, batch.key_uses)
+            add_session_uses(connection, batch.key_uses)
         # Every batch of the worker has another mark.
         self._mark = max(now + _DAY_S, math.nextafter(self._mark, math.inf))
         connection.execute(_SET_CLAIM, (f"{_WRITTEN_BY}{worker}", self._mark))
@@ -445,6 +483,7 @@ class PoolTables:
         quotas = changed("account, windows", "quotas")
         client_keys, teams = asked_keys(connection, after), asked_teams(connection, after)
         limit_resets = asked_resets(connection, after)
+        people = asked_people(connection, after)
         leases, apart = self._leases(worker, version, now, workers)
         return Changes(
             version=version,
@@ -461,6 +500,7 @@ class PoolTables:
             client_keys=client_keys(),
             teams=teams(),
             limit_resets=limit_resets(),
+            people=people(),
         )
 
     def _leases(

@@ -8,6 +8,7 @@ export const PROTOCOLS = {
   anthropic_messages: { letter: "M", name: "Messages" },
   openai_responses: { letter: "R", name: "Responses" },
   google_generate_content: { letter: "G", name: "Gemini" },
+  google_interactions: { letter: "I", name: "Interactions" },
 };
 
 /**

@@ -123,6 +123,7 @@ function summarizeDelta(delta, type) {
 export function recognizeProtocol(text) {
   if (/"?response\.|"object": ?"response"/.test(text)) return "openai_responses";
   if (/message_start|"type": ?"message"/.test(text)) return "anthropic_messages";
+  if (/"event_type"|"object": ?"interaction"/.test(text)) return "google_interactions";
   if (/"candidates"|"usageMetadata"/.test(text)) return "google_generate_content";
   return /"choices"/.test(text) ? "openai_chat" : null;
 }

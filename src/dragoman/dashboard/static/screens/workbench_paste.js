@@ -8,6 +8,7 @@ const PROTOCOL_OF_PATH = {
   "/chat/completions": "openai_chat",
   "/messages": "anthropic_messages",
   "/responses": "openai_responses",
+  "/interactions": "google_interactions",
   ":generateContent": "google_generate_content",
   ":streamGenerateContent": "google_generate_content",
 };
@@ -43,6 +44,8 @@ function pastedRequest(text) {
 function detectProtocol(request) {
   if (!request || typeof request !== "object") return "openai_chat";
   if ("contents" in request) return "google_generate_content";
+  if ("generation_config" in request || "system_instruction" in request)
+    return "google_interactions";
   if ("input" in request || "instructions" in request) return "openai_responses";
   const blocks = (request.messages || []).flatMap((message) =>
     Array.isArray(message?.content) ? message.content : [],

@@ -8,7 +8,13 @@ frame, ``error_frames(answer, failure, sent)`` the frames of an error after ``se
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dragoman.lab.simulator.rendering import chat, google, messages, responses
+from dragoman.lab.simulator.rendering import (
+    chat,
+    google,
+    interactions,
+    messages,
+    responses,
+)
 from dragoman.lab.simulator.rendering.answer import Answer
 from dragoman.lab.simulator.script import Failure, Protocol, Scenario
 from dragoman.lab.simulator.view import JsonObject
@@ -31,6 +37,9 @@ RENDERERS: dict[Protocol, Renderer] = {
         responses.full, responses.stream, responses.error_frames, responses.cannot
     ),
     "google": Renderer(google.full, google.stream, google.error_frames, google.cannot),
+    "interactions": Renderer(
+        interactions.full, interactions.stream, interactions.error_frames, interactions.cannot
+    ),
 }
 
 QUIRKS: dict[str, str] = {
@@ -39,9 +48,9 @@ QUIRKS: dict[str, str] = {
     "think_tags": "Chat: reasoning in the content, between `<think>` and `</think>`",
     "usage_final": "Chat and Google: usage on the chunk with the finish reason",
     "usage_every": "Chat: cumulative usage on every chunk",
-    "usage_none": "Chat and Google: no usage at all, asked or not",
+    "usage_none": "Chat, Google and Interactions: no usage at all, asked or not",
     "usage_always": "Chat: the separate usage chunk although nobody asked",
-    "no_finish": "Chat and Google: no finish reason",
+    "no_finish": "Chat and Google: no finish reason; Interactions: no `interaction.completed`",
     "vllm_stop_reason": "Chat: the choice carries `stop_reason`, the stop string that matched",
     "obfuscation": "Chat and Responses: `obfuscation` padding in the deltas",
     "azure_preamble": "Chat: a first chunk without choices",
@@ -52,7 +61,7 @@ QUIRKS: dict[str, str] = {
     "error_only": "Responses: an `error` event without `response.failed`",
     "failed_only": "Responses: `response.failed` without an `error` event",
     "no_ping": "Messages: no ping after message_start",
-    "prompt_blocked": "Google: no candidates, but a `promptFeedback`",
+    "prompt_blocked": "Google: no candidates, but a `promptFeedback`; Interactions: an error",
     "no_candidates": "Google: no candidates, and nothing that says why",
     "no_content": "Google: the last chunk's candidate has no content",
     "no_parts": "Google: the last chunk's content has no parts",
@@ -61,6 +70,8 @@ QUIRKS: dict[str, str] = {
     "missing_signature": "Google: it ends with MISSING_THOUGHT_SIGNATURE and says nothing",
     "finish_other": "Google: it ends with OTHER",
     "call_without_id": "Google: calls have no ids",
-    "bare_error": "Google: an error in the stream as lines of JSON without `data: `",
+    "bare_error": "Google, Interactions: an error in the stream as JSON without `data: `",
+    "continuation": "Interactions: half of the answer, which then requires a continuation",
+    "done_event": "Interactions: `event: done` before `[DONE]`",
 }
 """Quirks of the content; those of the framing are ``frames.FRAMINGS``."""

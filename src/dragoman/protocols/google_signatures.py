@@ -8,13 +8,14 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
 from dragoman.canonical.blocks import Reasoning
 from dragoman.canonical.envelope import MARKER, PREFIX, Sealer
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.protocols.google_generate_content import wire
+from dragoman.protocols import google_wire
 
 _BETWEEN = " "
 
@@ -27,6 +28,13 @@ class Signature(Struct, frozen=True):
     sealed: tuple[Reasoning, ...] = ()
 
 
+REASONING_REFUSALS: Final = ("thought signature", "thought_signature", "missing_thought_signature")
+"""Texts and codes of errors for a signature that is missing or of another model or account."""
+
+ENVELOPE: Final = base64.b64encode(PREFIX.encode())[:6]
+"""How an envelope begins in a signature, which has to be base64: the characters that do not depend
+on what follows."""
+
 NONE = Signature()
 
 
@@ -36,9 +44,9 @@ def read_signature(text: str, sealer: Sealer, path: str) -> Signature:
     Raises:
         InvalidRequest: it is not base64.
     """
-    if not text or text.rstrip("=") in wire.DUMMIES:
+    if not text or text.rstrip("=") in google_wire.DUMMIES:
         return NONE
-    standard = text.translate(wire.STANDARD).rstrip("=")
+    standard = text.translate(google_wire.STANDARD).rstrip("=")
     standard += "=" * (-len(standard) % 4)
     try:
         data = base64.b64decode(standard, validate=True)
@@ -61,3 +69,12 @@ def read_signature(text: str, sealer: Sealer, path: str) -> Signature:
 def write_signature(envelopes: Iterable[str]) -> str:
     """The signature with these envelopes."""
     return base64.b64encode(_BETWEEN.join(envelopes).encode()).decode()
+
+
+def opened(signature: str) -> str:
+    """The envelope in a signature; empty if it is another's own."""
+    try:
+        text = base64.b64decode(signature + "=" * (-len(signature) % 4), altchars=b"-_")
+    except (binascii.Error, ValueError):
+        return ""
+    return text.decode(errors="replace") if text.startswith(PREFIX.encode()) else ""

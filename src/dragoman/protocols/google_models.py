@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
+from dragoman.protocols import google_wire
 from dragoman.protocols.base import ModelList
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.google_generate_content import wire
 
 PATH: Final = "/models"
 _NAMED: Final = "models/"
@@ -71,7 +71,7 @@ def _name_of(entry: JsonObject) -> str:
 def _answers(entry: JsonObject) -> bool:
     """Whether a model can be asked for an answer: others embed, or make films."""
     methods = entry.get("supportedGenerationMethods")
-    return not isinstance(methods, list) or not methods or wire.GENERATE in methods
+    return not isinstance(methods, list) or not methods or google_wire.GENERATE in methods
 
 
 def write_model(name: str, owner: str, listed: JsonObject) -> JsonObject:
@@ -82,7 +82,7 @@ def write_model(name: str, owner: str, listed: JsonObject) -> JsonObject:
         "version": "001",
         "displayName": display if isinstance(display, str) else name,
         "description": f"Served by {owner}.",
-        "supportedGenerationMethods": [wire.GENERATE, wire.COUNT],
+        "supportedGenerationMethods": [google_wire.GENERATE, google_wire.COUNT],
     }
     for member, others in _LIMITS.items():
         limit = next((listed[other] for other in others if type(listed.get(other)) is int), None)

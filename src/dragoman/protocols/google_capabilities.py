@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.options import Capabilities
-from dragoman.protocols.google_generate_content.generations import CURRENT, generation_of
+from dragoman.protocols.google_generations import CURRENT, generation_of
 from dragoman.protocols.hosts import host_of
 
 
@@ -37,6 +37,9 @@ class GoogleCapabilities(Struct, frozen=True, kw_only=True):
     """A call in the history that another model made has the placeholder in place of a signature
     that Google documents for it, which costs some quality; otherwise it is lost content. Where no
     signatures are wanted, before generation 3, it has none."""
+    google_result_errors: bool = False
+    """Interactions upstream takes `is_error` on results of tools; otherwise the text alone tells of
+    a failure (`tool_error_prefix`)."""
     google_penalties: bool = False
     """The model takes presence and frequency penalties, which many refuse."""
 

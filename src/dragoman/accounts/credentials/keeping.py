@@ -1,0 +1,51 @@
+"""Logins of accounts in the store, encrypted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from dragoman.accounts.cipher import AccountCipher, SealError
+from dragoman.accounts.credentials.decide.refreshing import CredentialError
+from dragoman.accounts.store import Store, StoreError
+
+T = TypeVar("T")
+
+
+class AskStore(Protocol):
+    """Calls something with the store, in the thread that uses it; raises `StoreError`."""
+
+    def __call__(self, question: Callable[[Store], T], /) -> Coroutine[Any, Any, T]: ...
+
+
+class StoredLogins:
+    """Implements `dragoman.accounts.credentials.rotating.Keeper`."""
+
+    def __init__(self, ask: AskStore, cipher: AccountCipher) -> None:
+        self._ask = ask
+        self._cipher = cipher
+
+    async def read(self, name: str) -> tuple[bytes | None, bytes]:
+        """See `Keeper.read`."""
+
+        def read(store: Store) -> tuple[bytes | None, bytes]:
+            sealed = store.credential(name)
+            return sealed, b"" if sealed is None else self._cipher.open_credential(sealed, name)
+
+        return await self._asked(read)
+
+    async def swap(self, name: str, before: bytes | None, after: bytes) -> bytes | None:
+        """See `Keeper.swap`."""
+
+        def swap(store: Store) -> bytes | None:
+            sealed = self._cipher.seal_credential(after, name)
+            return sealed if store.swap_credential(name, before, sealed) else None
+
+        return await self._asked(swap)
+
+    async def _asked(self, question: Callable[[Store], T]) -> T:
+        try:
+            return await self._ask(question)
+        except (StoreError, SealError) as error:
+            why = f"the store of its login cannot be used: {error}"
+            raise CredentialError("unavailable", why) from None

@@ -1,0 +1,59 @@
+"""`dragoman people`: who has signed in with the company's account."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from operator import attrgetter
+
+import click
+
+from dragoman.cli.commands import Form, add_commands
+from dragoman.cli.common import ago, table
+from dragoman.operations.people import OPERATIONS, PeopleList, SessionList
+
+
+@click.group()
+def people() -> None:
+    """List who has signed in, end sessions, and refuse people.
+
+    People sign in with the company's account. Who may is decided by [[sign_in.rules]] of the
+    configuration.
+    """
+
+
+def _print_people(found: PeopleList, _: object) -> None:
+    rows = [
+        (
+            view.name,
+            view.state,
+            view.team or "",
+            str(view.sessions),
+            _ago(view.used),
+            ", ".join(view.groups),
+        )
+        for view in found.people
+    ]
+    click.echo(table(("NAME", "STATE", "TEAM", "SESSIONS", "LAST USED", "GROUPS"), rows))
+
+
+def _print_sessions(found: SessionList, _: object) -> None:
+    rows = [
+        (view.person, view.client, _ago(view.began), _ago(view.renewed), _ago(view.used), view.id)
+        for view in found.sessions
+    ]
+    click.echo(table(("PERSON", "PROGRAM", "BEGAN", "RENEWED", "LAST USED", "ID"), rows))
+
+
+def _ago(at: datetime | None) -> str:
+    return "" if at is None else ago(at.timestamp(), time.time())
+
+
+add_commands(
+    people,
+    OPERATIONS,
+    {
+        "people.list": Form(_print_people, attrgetter("people")),
+        "people.sessions": Form(_print_sessions, attrgetter("sessions")),
+    },
+)

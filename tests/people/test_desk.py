@@ -1,0 +1,353 @@
+"""What sign-ins and sessions are worth as time passes, on a store without a gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.audit import Actor
+from dragoman.config import Secret
+from dragoman.config.access_rules import SignInRule
+from dragoman.config.sign_in import SignIn
+from dragoman.keys.people import IDLE_S, Identity, email_of, rule_for
+from dragoman.keys.ring import Denied
+from dragoman.sign_in import desk as desks
+from dragoman.sign_in import tokens
+from dragoman.sign_in.desk import Busy, InvalidGrant, NotAllowed, Opened, SignInDesk
+from dragoman.sign_in.grants import (
+    Granted,
+    Redirect,
+    challenge_of,
+    is_loopback_redirect,
+    user_code_of,
+)
+from dragoman.sign_in.jose import public_keys
+from dragoman.storage.encryption import AesGcmCipher
+from dragoman.storage.sqlite import SqliteStore
+
+NOW = 1_800_000_000.0
+ADA = Identity(issuer="http://127.0.0.1:9", subject="1", email="ada@example.com")
+SETTINGS = SignIn(
+    public_url="http://127.0.0.1:8",
+    issuer=ADA.issuer,
+    client_id="dragoman",
+    rules=(SignInRule(domains=("example.com",)),),
+)
+VERIFIER = "v" * 43
+URI = "http://127.0.0.1:14551/callback"
+REDIRECT = Redirect(uri=URI, state="s", challenge=challenge_of(VERIFIER), client="codex")
+
+
+class Desk(SignInDesk):
+    """A desk whose clock is set by hand."""
+
+    now = NOW
+
+    def __init__(self, store: SqliteStore, settings: SignIn = SETTINGS) -> None:
+        cipher = AesGcmCipher(Secret("a key of the store"))
+        actor = Actor("nobody", "gateway")
+        super().__init__(store.people, cipher, settings, actor, lambda: self.now)
+        self.store = store
+
+    def approved(self, provider: str | None = None, who: Identity = ADA) -> str:
+        """The device code of a program that a person lets in."""
+        code, grant = self.begin_device("codex")
+        entered = self.enter(grant.user_code, "browser")
+        assert entered is not None
+        state, _ = entered
+        assert self.returned(state, "browser") is not None
+        assert self.signed_in(state, Granted(identity=who, provider=provider)) is not None
+        assert self.decide(state, "browser", approves=True) is not None
+        return code
+
+    def session(self, provider: str | None = None) -> Opened:
+        """A session that begins now."""
+        opened = self.poll(self.approved(provider))
+        assert isinstance(opened, Opened)
+        return opened
+
+    def code(self) -> str:
+        """An authorization code that was given now."""
+        state, _ = self.visit("browser", redirect=REDIRECT)
+        self.returned(state, "browser")
+        self.signed_in(state, Granted(identity=ADA))
+        decided = self.decide(state, "browser", approves=True)
+        assert decided is not None
+        return decided[1]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with closing(SqliteStore(tmp_path / "store.db")) as store:
+        yield Desk(store)
+
+
+def test_a_replaced_refresh_token_gives_the_same_for_a_minute(desk: Desk) -> None:
+    first = desk.session("p").refresh_token
+    following = desk.begin_refresh(first)[0].refresh_token
+    desk.now += 60
+    assert desk.begin_refresh(first)[0].refresh_token == following
+    desk.now += 1
+    with pytest.raises(InvalidGrant):
+        desk.begin_refresh(first)
+    with pytest.raises(InvalidGrant):
+        desk.begin_refresh(following)
+
+
+def test_a_session_that_nobody_renews_ends(desk: Desk) -> None:
+    token = desk.session("p").refresh_token
+    desk.now += IDLE_S + 1
+    with pytest.raises(InvalidGrant):
+        desk.begin_refresh(token)
+
+
+def test_one_request_asks_the_provider_and_the_others_do_not_wait(desk: Desk) -> None:
+    token = desk.session("p").refresh_token
+    assert desk.begin_refresh(token)[1] is None
+    desk.now += 60
+    asked = [desk.begin_refresh(token)[1] is not None for _ in range(3)]
+    assert asked == [True, False, False]
+
+
+def test_without_a_refresh_token_of_the_provider_the_sign_in_ends(desk: Desk) -> None:
+    token = desk.session().refresh_token
+    desk.now += 12 * 3600
+    token = desk.begin_refresh(token)[0].refresh_token
+    desk.now += 61
+    with pytest.raises(InvalidGrant):
+        desk.begin_refresh(token)
+
+
+def test_the_grace_for_the_provider_is_counted_from_its_first_failure(desk: Desk) -> None:
+    session = desk.session("p").session.id
+    desk.now += 24 * 3600
+    desk.unconfirmed(session)
+    desk.now += 3600
+    desk.unconfirmed(session)
+    desk.now += 1
+    with pytest.raises(InvalidGrant):
+        desk.unconfirmed(session)
+    desk.renewed(session, Granted(identity=ADA, provider="q"))
+    desk.unconfirmed(session)
+
+
+def test_a_renewed_person_whom_no_rule_lets_in_is_signed_out(desk: Desk) -> None:
+    session = desk.session("p").session.id
+    moved = replace(ADA, email="ada@elsewhere.example")
+    with pytest.raises(InvalidGrant):
+        desk.renewed(session, Granted(identity=moved, provider="q"))
+    ended = desk.store.people.session(session)
+    assert ended is not None
+    assert ended.ended == NOW
+
+
+@pytest.mark.parametrize(
+    ("changed", "after"),
+    [
+        ({"client": "claude-code"}, 0),
+        ({"uri": "http://localhost:14551/callback"}, 0),
+        ({"verifier": "w" * 43}, 0),
+        ({}, 61),
+    ],
+)
+def test_a_code_is_for_who_asked_for_it(desk: Desk, changed: dict[str, str], after: float) -> None:
+    asked = {"client": "codex", "uri": URI, "verifier": VERIFIER, **changed}
+    code = desk.code()
+    desk.now += after
+    with pytest.raises(InvalidGrant):
+        desk.redeem(code, **asked)
+
+
+def test_a_code_that_is_used_twice_ends_what_it_gave(desk: Desk) -> None:
+    code = desk.code()
+    opened = desk.redeem(code, "codex", URI, VERIFIER)
+    desk.now += 120
+    with pytest.raises(InvalidGrant):
+        desk.redeem(code, "codex", URI, VERIFIER)
+    with pytest.raises(InvalidGrant):
+        desk.begin_refresh(opened.refresh_token)
+    actions = [line.action for line in desk.store.audit(10, only={"kind": "person"})]
+    assert "reuse code" in actions
+
+
+def test_a_device_code_expires_and_is_taken_once(desk: Desk) -> None:
+    late, _ = desk.begin_device("codex")
+    code = desk.approved()
+    assert isinstance(desk.poll(code), Opened)
+    assert desk.poll(code) == "invalid_grant"
+    desk.now += 600
+    assert desk.poll(late) == "expired_token"
+
+
+def test_an_expired_code_cannot_be_entered_or_approved(desk: Desk) -> None:
+    _, grant = desk.begin_device("codex")
+    begun = desk.enter(grant.user_code, "browser")
+    assert begun is not None
+    desk.now += 601
+    assert desk.enter(grant.user_code, "browser") is None
+    assert desk.returned(begun[0], "browser") is None
+    assert desk.decide(begun[0], "browser", approves=True) is None
+
+
+def test_nobody_takes_the_name_of_another(desk: Desk) -> None:
+    """A provider that gives an address to somebody else gives nothing of the first one's."""
+    desk.session()
+    code, grant = desk.begin_device("codex")
+    begun = desk.enter(grant.user_code, "browser")
+    assert begun is not None
+    desk.returned(begun[0], "browser")
+    with pytest.raises(NotAllowed):
+        desk.signed_in(begun[0], Granted(identity=replace(ADA, subject="2")))
+    assert desk.poll(code) == "access_denied"
+
+
+def test_who_is_disabled_cannot_sign_in_or_renew(desk: Desk) -> None:
+    opened = desk.session("p")
+    desk.store.people.save_person(replace(opened.person, enabled=False))
+    with pytest.raises(InvalidGrant):
+        desk.begin_refresh(opened.refresh_token)
+    with pytest.raises(NotAllowed):
+        desk.signed_in(desk.visit("browser", redirect=REDIRECT)[0], Granted(identity=ADA))
+
+
+def test_sign_ins_that_nobody_ends_are_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desks, "MOST_PENDING", 3)
+    for _ in range(3):
+        desk.begin_device("codex")
+    with pytest.raises(Busy):
+        desk.begin_device("codex")
+    desk.store.sweep(NOW + 700)
+    desk.begin_device("codex")
+
+
+def test_sessions_of_a_person_are_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desks, "MOST_SESSIONS", 2)
+    first = desk.session("p")
+    for _ in range(2):
+        desk.now += 1
+        desk.session("p")
+    assert len(desk.store.people.sessions()) == 2
+    with pytest.raises(InvalidGrant):
+        desk.begin_refresh(first.refresh_token)
+
+
+def test_signing_keys_are_replaced_and_overlap(desk: Desk) -> None:
+    url = SETTINGS.public_url
+    cipher = AesGcmCipher(Secret("a key of the store"))
+    opened = desk.session()
+    known = {key.id: key for key in desk.ensure_signing_key(url)}
+    issued = tokens.AccessTokens(url, known, cipher)
+    token = issued.issue(opened.session.id, opened.person, desk.now, 3600)
+    assert token is not None
+    desk.now += tokens.ROTATE_AFTER_S + 1
+    known |= {key.id: key for key in desk.ensure_signing_key(url)}
+    assert len(known) == 2
+    assert issued.session_of(token.encode(), desk.now) is not None
+    desk.now += 3 * 24 * 3600
+    with pytest.raises(Denied):
+        issued.session_of(token.encode(), desk.now)
+
+
+def test_a_token_is_taken_for_a_minute_after_it_expired(desk: Desk) -> None:
+    """A14: Codex renews one only when it has expired."""
+    opened, url = desk.session(), SETTINGS.public_url
+    cipher = AesGcmCipher(Secret("a key of the store"))
+    known = {key.id: key for key in desk.ensure_signing_key(url)}
+    issued = tokens.AccessTokens(url, known, cipher)
+    token = issued.issue(opened.session.id, opened.person, NOW, 3600)
+    assert token is not None
+    assert issued.read(token.encode(), NOW + 3659) is not None
+    with pytest.raises(Denied):
+        issued.read(token.encode(), NOW + 3660)
+    elsewhere = tokens.AccessTokens("http://127.0.0.1:7", known, cipher)
+    assert elsewhere.read(token.encode(), NOW) is None
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://127.0.0.1:1/callback",
+        "http://127.0.0.1/callback",
+        "http://127.0.0.2:1/callback",
+        "http://evil.example:1/callback",
+        "http://127.0.0.1:1@evil.example/callback",
+        "http://127.0.0.1:1/callback/more",
+        "http://127.0.0.1:1/callback?next=x",
+        "http://127.0.0.1:1/callback#x",
+        "http://127.0.0.1:1\\@evil.example/callback",
+        "http://127.0.0.1:99999/callback",
+        "http://localhost.evil.example:1/callback",
+        "cursor://127.0.0.1:1/callback",
+        "http://127.0.0.1:1/callback\r\nx: y",
+    ],
+)
+def test_a_redirect_leads_to_this_computer(uri: str) -> None:
+    assert not is_loopback_redirect(uri)
+
+
+def test_redirects_of_programs() -> None:
+    assert is_loopback_redirect(URI)
+    assert is_loopback_redirect("http://localhost:1455/callback")
+
+
+@pytest.mark.parametrize(
+    ("typed", "code"),
+    [
+        ("bcdf-ghjk", "BCDF-GHJK"),
+        (" BCDF GHJK ", "BCDF-GHJK"),
+        ("bcdfghjk", "BCDF-GHJK"),
+        ("ABCD-EFGH", ""),
+        ("BCDF-GHJ", ""),
+        ("", ""),
+    ],
+)
+def test_codes_as_people_type_them(typed: str, code: str) -> None:
+    assert user_code_of(typed) == code
+
+
+def test_which_rule_counts() -> None:
+    rules = (
+        SignInRule(groups=("a",), team="one"),
+        SignInRule(emails=("Ada@Example.com",), team="two"),
+        SignInRule(domains=("example.com",), team="three"),
+    )
+
+    def team(email: str, *groups: str) -> str | None:
+        found = rule_for(rules, replace(ADA, email=email, groups=groups))
+        return None if found is None else found.team
+
+    assert team("ada@example.com", "a") == "one"
+    assert team("ada@example.com", "A") == "two"
+    assert team("bob@example.com") == "three"
+    assert team("bob@sub.example.com") is None
+    assert team("bob@notexample.com") is None
+    assert team("", "b") is None
+    assert rule_for((SignInRule(),), replace(ADA, email="")) is not None
+
+
+@pytest.mark.parametrize("text", ["", "ada", "a@b@c", "a b@c", "ada@", "@c", "ä@c", None, "a\n@c"])
+def test_what_is_no_address(text: object) -> None:
+    assert email_of(text) == ""
+
+
+def test_keys_that_prove_nothing_are_left_out() -> None:
+    """Shared secrets, short RSA keys, keys to encrypt with, and what is no key."""
+    from joserfc.jwk import ECKey
+
+    good = ECKey.generate_key("P-256", {"kid": "good"}).as_dict(private=False)
+    short = {"kty": "RSA", "kid": "short", "e": "AQAB", "n": "w" + "A" * 170}
+    members = [
+        good,
+        short,
+        {"kty": "oct", "kid": "shared", "k": "c2VjcmV0"},
+        {**good, "kid": "enc", "use": "enc"},
+        {**good, "kid": "sign", "key_ops": ["sign"]},
+        {"kty": "EC", "kid": "half", "crv": "P-256"},
+        "text",
+    ]
+    assert set(public_keys({"keys": members})) == {"good"}
+    assert public_keys({"keys": 5}) == public_keys([]) == {}
