@@ -20,7 +20,7 @@ sys.dont_write_bytecode = False
 
 settings.register_profile(
     "tests",
-    max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES") or 20),
+    max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES") or 12),
     # The same examples where CI is set.
     derandomize=bool(os.environ.get("CI")),
     # Times differ from machine to machine and say nothing about correctness.

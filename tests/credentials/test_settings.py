@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 import pytest
 
 from dragoman.config import Config, ConfigError, parse_config
+from dragoman.lab.simulator.authority import KEY_ID, SECRET, Authority
+from dragoman.lab.simulator.recording import RecordedRequest
+from dragoman.protocols.base import quoted
 from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
 from dragoman.upstream.request import prepared, render_head
 
@@ -108,3 +112,31 @@ def test_accounts_in_two_regions_share_an_upstream() -> None:
         request = UpstreamRequestBuilder(defaults, account).post("/x", b"", None, stream=True)
         assert request.url == f"https://bedrock-runtime.{region}.amazonaws.com/v1/x"
         assert f"/{region}/bedrock/" in dict(request.authorisation)["authorization"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc",
+        "claude-opus-4-5@20251101",
+        "a;b",
+        "with space",
+        "größe",
+        "100%",
+        "a+b&c=d?e#f",
+    ],
+)
+def test_names_of_models_are_right_on_the_wire_and_in_the_signature(name: str) -> None:
+    """B2: the simulator computes the signature of what arrives."""
+    settings = f'kind = "aws", access_key_id = "{KEY_ID}", secret_access_key = "{SECRET}"'
+    builder = builder_of(
+        config(settings, base_url="https://bedrock-runtime.us-east-1.amazonaws.com")
+    )
+    request = builder.post(f"/model/{quoted(name)}/invoke", b"{}", None, stream=False)
+    head = render_head(request, prepared(request).lines).decode().split("\r\n")
+    path, _, query = head[0].split(" ")[1].partition("?")
+    assert unquote(path) == f"/v1/model/{name}/invoke"
+    headers = tuple(tuple(line.split(": ", 1)) for line in head[1:] if line)
+    record = RecordedRequest(0, "POST", path, query, headers, request.body)  # type: ignore[arg-type]
+    assert Authority().check_signature(record) == KEY_ID

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from cryptography import x509
@@ -321,7 +322,7 @@ async def test_a_workload_identity_is_exchanged_and_impersonates(tmp_path: Path)
         "AWS_REGION": "eu-west-1",
     }
     await clouds.obtain(settings_of(written({"environment_id": "aws1"})))
-    signed = json.loads(clouds.authority.last["google_sts"]["subject_token"])
+    signed = json.loads(unquote(clouds.authority.last["google_sts"]["subject_token"]))
     assert signed["url"].startswith("https://sts.eu-west-1.amazonaws.com/?Action=GetCallerIdentity")
     assert {"key": "x-goog-cloud-target-resource", "value": "//iam.googleapis.com/x"} in signed[
         "headers"

@@ -30,6 +30,7 @@ SCREENS = {
     "/accounts?q=pool-0123": "tbody a, .accounts-list a",
     "/accounts/pool-00042?q=pool-00042": "aside .hist, aside dl",
     "/keys": "tbody tr",
+    "/people": ".panel",
     "/routes": "main input",
     "/workbench": ".ledger",
     "/clients": ".step",

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from dragoman.config import Account, Admin, Config, Route, Secret, Storage, parse_config
 from dragoman.config.credentials import AwsCredentials, Credentials, OAuthCredentials
 from dragoman.lab.simulator.authority import KEY_ID, SECRET, Authority, Failing
+from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, completed
@@ -131,17 +132,27 @@ def test_a_token_that_was_revoked_is_replaced_unseen(
 
 
 def test_a_second_refusal_puts_the_account_aside(
-    start: Start, simulator: RunningSimulator, authority: Authority
+    start: Start,
+    simulator: RunningSimulator,
+    authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """B42."""
     config = with_credentials(simulator.base_url, oauth(simulator))
     spare = Account(name="spare", upstream="chat", key=Secret("sk-spare"), priority=1)
     gateway = start(replace(config, accounts=(*config.accounts, spare)))
     assert answered(gateway, "chat", "chat/sim-text")
-    authority.life_s = -1.0
-    authority.revoke()
+    simulator.wait_for(lambda: authority.issued["oauth"] == len(UPSTREAMS))
+
+    def refuse(token: str) -> None:
+        if token != "sk-spare":
+            raise ApiError(401, "This token is not accepted.", code="invalid_api_key")
+
+    monkeypatch.setattr(authority, "check_token", refuse)
     assert answered(gateway, "chat", "chat/sim-text"), "by the spare account"
     assert simulator.last.key == "sk-spare"
+    assert authority.issued["oauth"] == len(UPSTREAMS) + 1
+    assert gateway.app.pool.state("chat").disabled
 
 
 def test_an_account_without_a_token_is_aside_and_says_why(
@@ -189,12 +200,15 @@ def test_what_lasts_is_shown_to_the_client_as_no_fault_of_theirs(
     assert "client_id or client_secret is wrong" in answer.body.decode()
 
 
-def test_counts_and_lists_of_models_are_authorised_alike(
-    start: Start, simulator: RunningSimulator
+def test_counts_lists_of_models_and_tests_of_accounts_are_authorised_alike(
+    start: Start, simulator: RunningSimulator, tmp_path: Path
 ) -> None:
     """B50."""
+    admin = Admin(key=Secret(ADMIN_KEY))
     for credentials in (STATIC, oauth(simulator)):
-        gateway = start(with_credentials(simulator.base_url, credentials))
+        storage = Storage(path=str(tmp_path / "store.db"))
+        config = with_credentials(simulator.base_url, credentials, admin=admin, storage=storage)
+        gateway = start(config)
         sent = json.dumps(
             {"model": "messages/sim-text", "messages": [{"role": "user", "content": "Hi"}]}
         )
@@ -203,6 +217,8 @@ def test_counts_and_lists_of_models_are_authorised_alike(
         assert "x-dragoman-estimated" not in {name.lower() for name in counted.headers}
         listed = call(gateway.base_url, "GET", "/v1/models")
         assert "messages/sim-text" in [one["id"] for one in listed.json["data"]]
+        tested = call(gateway.base_url, "POST", "/admin/accounts/chat/test", key=ADMIN_KEY)
+        assert tested.json["passed"], tested.body
 
 
 def test_a_profile_that_another_tool_rewrites_is_read_when_its_keys_have_expired(
@@ -308,3 +324,23 @@ def test_a_gateway_starts_without_any_network(start: Start, simulator: RunningSi
     answer = ask(gateway, "chat", "chat/sim-text")
     assert answer.status == 503
     assert "does not answer (connection refused)" in answer.body.decode()
+
+
+def test_reasons_are_where_operators_look(
+    start: Start, simulator: RunningSimulator, authority: Authority, tmp_path: Path
+) -> None:
+    """B45."""
+    authority.failing["oauth"] = Failing(401, {"error": "invalid_client"})
+    admin, storage = Admin(key=Secret(ADMIN_KEY)), Storage(path=str(tmp_path / "store.db"))
+    more = {"admin": admin, "storage": storage}
+    gateway = start(with_credentials(simulator.base_url, oauth(simulator), **more))
+    simulator.wait_for(lambda: bool(gateway.app.pool.state("chat").disabled))
+    why = "the authorisation server refused (invalid_client): its client_id or client_secret is"
+    answer = ask(gateway, "chat", "chat/sim-text").body.decode()
+    assert why in answer
+    assert "chat-" not in answer
+    shown = call(gateway.base_url, "GET", "/metrics", key=ADMIN_KEY).body.decode()
+    assert 'dragoman_accounts{upstream="chat",state="disabled"} 1' in shown
+    simulator.wait_for(
+        lambda: why in call(gateway.base_url, "GET", "/admin/accounts", key=ADMIN_KEY).body.decode()
+    )

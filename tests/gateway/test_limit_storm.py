@@ -25,10 +25,10 @@ def test_nothing_is_reserved_in_the_end_and_all_that_was_spent_is_told(
         assert limit == rows > 0, (name, found)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [1, 4])
 def test_what_is_admitted_over_all_workers_is_the_limit(tmp_path: Path, workers: int) -> None:
     """By 200 clients at once, to the last request."""
-    found = saturate(tmp_path, workers, 400, "total", 4.0)
+    found = saturate(tmp_path, workers, 400, "total", 3.0)
     assert set(found.statuses) == {200, 429}
     assert found.statuses[200] == 400
 

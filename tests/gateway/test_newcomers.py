@@ -15,7 +15,7 @@ from dragoman.processes.listening import bind, close_to_newcomers
 from tests.gateway.http import KEY
 from tests.gateway.processes import gateway_process
 
-ROUNDS = 3
+ROUNDS = 2
 CLIENTS = 8
 PATIENCE_S = 10.0
 GET = f"GET /v1/models HTTP/1.1\r\nhost: here\r\nauthorization: Bearer {KEY}\r\n".encode()

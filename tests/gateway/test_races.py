@@ -9,7 +9,7 @@ import pytest
 
 from tools.load.races import Act, Standing, explained, play
 
-INTERLEAVINGS = 300
+INTERLEAVINGS = 150
 """Ten thousand are played by `python -m tools.load.races`."""
 
 

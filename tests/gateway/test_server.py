@@ -129,8 +129,7 @@ def test_who_is_told_to_stop_while_it_starts_does(simulator: RunningSimulator) -
     assert not server.started
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGTERM), (2, signal.SIGINT)])
 def test_every_request_is_logged_before_the_end(
     tmp_path: Path, simulator: RunningSimulator, workers: int, number: signal.Signals
 ) -> None:

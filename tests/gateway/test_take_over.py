@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
@@ -22,7 +23,9 @@ from dragoman.processes.listening import address_of, bind, deal
 from tests.gateway.clients import PATHS, body, completed, stream_error
 from tests.gateway.http import AUTH, Connection, call
 from tests.gateway.load import Load
+from tests.gateway.processes import ASKED, GatewayProcess, gateway_process
 from tests.gateway.services import START_S, Services, needs_linux, services, until
+from tests.gateway.slow_upstream import slow_upstream
 
 pytestmark = needs_linux
 
@@ -56,11 +59,11 @@ def all_ok(outcomes: Counter[str]) -> bool:
 
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 2), (1, 3)])
 def test_nobody_is_refused_or_cut_off(running: Services, before: int, after: int) -> None:
-    """Three times in a row, each with streams, kept and new connections under way. After one that
-    has fewer workers comes one that has more, and the other way round."""
+    """Twice in a row, each with streams, kept and new connections under way. After one that has
+    fewer workers comes one that has more, and the other way round."""
 
     async def change(load: Load) -> None:
-        for number in range(3):
+        for number in range(2):
             old = running.started[-1]
             await asyncio.to_thread(
                 running.start,
@@ -331,3 +334,73 @@ def test_sockets_are_dealt_to_workers() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         assert deal([other], 3) == [[other]] * 3
+
+
+LIMITED = """
+[[clients]]
+name = "{name}"
+key = "sk-of-the-{name}"
+[[clients.limits]]
+kind = "requests"
+amount = 10
+window = "{window}"
+"""
+WINDOWS = {"long": "total", "short": "30m"}
+"""Rows of usage tell of the one, and of the other a file that a gateway writes when it ends."""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_the_former_gateway_served_last_counts_once_it_has_ended(
+    tmp_path: Path, workers: int
+) -> None:
+    """Though the new one has read before what was used of a limit."""
+    limited = "".join(LIMITED.format(name=name, window=each) for name, each in WINDOWS.items())
+    newcomer = '[[clients]]\nname = "newcomer"\nkey = "sk-of-the-newcomer"\n'
+
+    def takes_all(url: str) -> bool:
+        """Whether the gateway that takes over, which alone knows this key, gets all connections."""
+        answers = (call(url, "GET", "/v1/key", key="sk-of-the-newcomer") for _ in range(10))
+        return all(one.status == 200 for one in answers)
+
+    def asked(url: str, name: str) -> int:
+        return call(url, "POST", "/v1/chat/completions", ASKED, key=f"sk-of-the-{name}").status
+
+    def used(url: str, name: str) -> int:
+        found: int = call(url, "GET", "/v1/key", key=f"sk-of-the-{name}").json["limits"][0]["used"]
+        return found
+
+    with ExitStack() as stack:
+        upstream = stack.enter_context(slow_upstream())
+        upstream.takes_s = 0.0
+
+        def started(name: str, port: int | None, tables: str) -> GatewayProcess:
+            gateway = gateway_process(
+                tmp_path,
+                upstream.url,
+                {"a": "sk-a"},
+                workers=workers,
+                tables=tables,
+                name=name,
+                port=port,
+                grace_s=60,
+            )
+            return stack.enter_context(gateway)
+
+        former = started("former", None, limited)
+        assert [asked(former.url, name) for name in WINDOWS] == [200, 200]
+        upstream.held = held = threading.Event()
+        last = [stack.enter_context(Connection(former.url)) for _ in WINDOWS]
+        for connection, name in zip(last, WINDOWS, strict=True):
+            headers = {"authorization": f"Bearer sk-of-the-{name}"}
+            connection.send("POST", "/v1/chat/completions", ASKED, headers)
+        until(lambda: upstream.now == {"Bearer sk-a": 2})
+        upstream.held = None
+        other = started("other", int(former.url.rpartition(":")[2]), limited + newcomer)
+        until(lambda: takes_all(other.url))
+        assert [asked(other.url, name) for name in WINDOWS] == [200, 200]
+        held.set()
+        assert [connection.answer().status for connection in last] == [200, 200]
+        former.process.communicate(timeout=60)  # it ends by itself
+        until(lambda: [used(other.url, name) for name in WINDOWS] == [3, 3])
+        for name in WINDOWS:
+            assert [asked(other.url, name) for _ in range(8)] == [200] * 7 + [429], name

@@ -61,7 +61,9 @@ def build(kind: str, sources: Path, folder: Path) -> Path:
 def unpacked(sdist: Path, folder: Path) -> Path:
     """The one folder in an sdist, unpacked."""
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):  # Python 3.11.4 or newer
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(folder)
     (top,) = folder.iterdir()
     return top
 

@@ -12,6 +12,7 @@ from math import inf
 import pytest
 
 from dragoman.config.limits import Limit
+from dragoman.limits.counters import CounterState
 from dragoman.limits.messages import (
     Admit,
     Asked,
@@ -425,6 +426,50 @@ def test_what_is_written_while_rows_of_usage_are_read_stays_used(written: bool) 
     asking.owner.restore(Restore(1, ()), NOW)
     assert asking.used() == [1]
     assert isinstance(asking.admit(1), Refused)
+
+
+def test_rows_are_read_anew_once_the_gateway_before_has_ended() -> None:
+    """Its usage counts beside what workers here have used and not written. Rows that may or may not
+    tell of a batch are not taken, and the limit holds by what is known meanwhile."""
+    day = Limit(kind="requests", amount=20, window="day")
+    asking = client(day)
+    owner = asking.owner
+
+    def restore(rows: int) -> None:
+        owner.restore(Restore(1, ((NOW, rows),)), NOW)
+
+    asking.settle(asking.admit(1), 1)
+    owner.writing("w", Writing("w", 0.0))
+    asking.settle(asking.admit(1), 1)
+    owner.read_anew({}, NOW)
+    assert isinstance(asking.admit(1), Granted), "a batch is being written"
+    owner.written("w", done=True)
+    assert isinstance(asking.admit(1), Unknown)
+    assert owner.define(Define((("0", day),)), NOW).empty == (1,)
+    owner.writing("w", Writing("w", 1.0))
+    restore(5)
+    assert asking.used() == [3], "these rows tell of that batch or not"
+    owner.written("w", done=True)
+    assert owner.define(Define((("0", day),)), NOW).empty == (1,)
+    restore(6)
+    # Four of the gateway before, and the two that are written; one is under way.
+    assert asking.used() == [7]
+    owner.written("w", done=True)
+    assert isinstance(asking.admit(1), Granted)
+    assert asking.used() == [8]
+
+
+def test_short_windows_of_the_gateway_before_are_added() -> None:
+    short = Limit(kind="requests", amount=20, window="1m")
+    before, after = client(short), client(short)
+    for _ in range(3):
+        before.settle(before.admit(1), 1)
+    after.settle(after.admit(1, now=NOW + 10), 1)
+    ended = before.owner.short_windows(NOW + 20)
+    after.owner.read_anew({**ended, "unknown": CounterState()}, NOW + 20)
+    assert after.used(NOW + 20) == [4]
+    assert after.used(NOW + 65) == [1]
+    assert after.used(NOW + 75) == [0]
 
 
 def test_limits_that_are_in_force_no_more_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

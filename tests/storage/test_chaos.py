@@ -17,7 +17,7 @@ def test_nothing_fails_or_is_lost_but_what_was_at_the_instance_that_was_killed(
 ) -> None:
     plan = Plan(
         clients=30, pause_s=0.15, budget=300, between_s=1.5, cut_s=3.0, delay_s=0.0,
-        sync_s=0.05, lost_s=3.0,
+        sync_s=0.05,
     )  # fmt: skip
     run = disturb(tmp_path, plan)
     assert not run.faults(), "\n".join((*run.faults(), *run.log[-200:]))

@@ -37,9 +37,9 @@ INSTANCES = 3
 _MOST_LOOKS = 300
 """Tenths of a second within which a conversation is to be completed, whatever happened before."""
 
-_EXCHANGES = 2 * 3
-"""Round trips to the database that may lie between a request and its row of usage, beside the
-pause: those of the exchange that it waits for, and of its own."""
+_RECORDED_S = 1.0
+"""Seconds between the end of an answer, as its client sees it, and its record in the gateway, on a
+busy machine."""
 
 _NOTICED_S = 1.0
 """Seconds within which nginx has noticed that an instance is gone, on a busy machine."""
@@ -95,8 +95,8 @@ window = "total"
 
 class Plan(NamedTuple):
     """How much of it: clients, what the key with a sum may ask in all, seconds between two events,
-    without the database, and between it and an instance one way; and seconds before its end of
-    which an instance that is killed may lose the usage."""
+    without the database, and between it and an instance one way; and between two exchanges of an
+    instance with the database."""
 
     clients: int
     pause_s: float
@@ -105,7 +105,6 @@ class Plan(NamedTuple):
     cut_s: float
     delay_s: float
     sync_s: float
-    lost_s: float
 
 
 @dataclass
@@ -116,6 +115,9 @@ class Run:
     asked: list[Asked] = field(default_factory=list)
     killed: list[tuple[float, float, int]] = field(default_factory=list)
     """Between when and when, and which port."""
+    reported: dict[int, float] = field(default_factory=dict)
+    """When an instance that was killed had written its last batch, by its port: what came after it
+    may be lost."""
     away: list[tuple[float, float]] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     """Requests that usage counts, by client."""
@@ -198,8 +200,10 @@ class Run:
     def _may_be_lost(self, one: Asked) -> bool:
         """Whether an instance that was killed may not have told of a request any more."""
         return any(
-            one.instance == port and one.sent <= until and one.ended >= since - self.plan.lost_s
-            for since, until, port in self.killed
+            one.instance == port
+            and one.sent <= until
+            and one.ended >= self.reported[port] - _RECORDED_S
+            for _, until, port in self.killed
         )
 
     def done_after(self) -> dict[str, int]:
@@ -285,8 +289,10 @@ class Machines:
         """All that is done to them, one after the other; `asked` grows with what clients ask."""
         first, second = self.ports[:2]
         await go_on(asked, self._plan.between_s)
+        workers = self.running[0].workers()
         begun, until = await run.do(f"killing {first}", self.running[0].kill_all)
         run.killed.append((begun, until, first))
+        run.reported[first] = min(begun, _last_batch(self._cluster.url, workers))
         await go_on(asked, self._plan.between_s)
         await self._without(run, lambda: self._cluster.stop("immediate"), self._cluster.start)
         await go_on(asked, self._plan.between_s)
@@ -312,6 +318,19 @@ class Machines:
         await run.do("taking the database away", gone)
         _, until = await run.do("bringing the database back", back)
         run.away[-1] = (begun, until)
+
+
+def _last_batch(url: str, workers: Sequence[int]) -> float:
+    """Since when what one of these processes has counted may be in no row, in monotonic time: when
+    the oldest of their last batches was taken."""
+    with psycopg.connect(url) as connection:
+        found = connection.execute(
+            "SELECT until, name FROM claims WHERE name LIKE 'told by %'"
+        ).fetchall()
+    marks = [until for until, name in found if any(f".{pid}-" in name for pid in workers)]
+    day_s = 24 * 3600.0  # for which a claim is kept
+    ago_s = time.time() - (min(marks, default=0.0) - day_s)
+    return time.monotonic() - ago_s
 
 
 def lasting_port() -> int:
@@ -385,7 +404,7 @@ def main() -> int:
     chosen = parser.parse_args()
     plan = Plan(
         chosen.clients, chosen.pause_ms / 1000, 1000, chosen.between, chosen.cut,
-        chosen.delay_ms / 1000, 0.2, 0.25 + _EXCHANGES * 2 * chosen.delay_ms / 1000,
+        chosen.delay_ms / 1000, 0.2,
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         run = disturb(Path(folder), plan)

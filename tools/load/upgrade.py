@@ -188,7 +188,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=40)
     parser.add_argument("--between", type=float, default=5.0, help="seconds between two steps")
     chosen = parser.parse_args()
-    plan = Plan(chosen.clients, 0.4, 400, chosen.between, 0.0, 0.0, 0.2, 0.0)
+    plan = Plan(chosen.clients, 0.4, 400, chosen.between, 0.0, 0.0, 0.2)
     status = 0
     with tempfile.TemporaryDirectory(prefix="upgrade-") as folder:
         here = Version.at("this version", _ROOT, Path(folder))

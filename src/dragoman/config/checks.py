@@ -169,6 +169,9 @@ def _jwt_issuers(config: Config) -> Iterator[Fault]:
         if not issuer.algorithms:
             yield (*place, "algorithms"), "none is allowed, so no token is"
         for number, rule in enumerate(issuer.rules):
+            if rule.role is not None:
+                message = "has no effect: only people of [sign_in] open the dashboard"
+                yield (*place, "rules", number, "role"), message
             for path, message in access_faults(rule, known):
                 yield (*place, "rules", number, *path), message
 

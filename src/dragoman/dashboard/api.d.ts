@@ -244,6 +244,25 @@ declare namespace Api {
     keys: number;
   }
 
+  interface Person {
+    name: string;
+    state: "active" | "disabled" | "refused";
+    team: string | null;
+    /** The number of the rule that lets the person in, from 1. */
+    rule: number | null;
+    groups: string[];
+    sessions: number;
+    used: string | null;
+  }
+  interface PersonSession {
+    id: string;
+    person: string;
+    client: string;
+    began: string;
+    confirmed: string;
+    used: string | null;
+  }
+
   // The overview
 
   type Values = (number | null)[];

@@ -75,6 +75,16 @@ class Counter:
                 self.parts[part] = self.parts.get(part, 0) + amount
                 self.used += amount
 
+    def merge(self, state: CounterState, now: float) -> None:
+        """Count what another counter of the same window has counted, too."""
+        self.advance(now)
+        for part, amount in state.parts.items():
+            if part >= self._oldest():
+                place = min(part, self.part)
+                self.parts[place] = self.parts.get(place, 0) + amount
+                self.used += amount
+        self.parts = dict(sorted(self.parts.items()))
+
     def advance(self, now: float) -> int:
         """Drop what is no longer in the window. Returns what was used within it."""
         if not self._since <= now < self._until:

@@ -101,6 +101,8 @@ class Owner:
         """Slices of limits that are in force no more."""
         self._dropped: list[Slice] = []
         self._inherited: dict[str, CounterState] = {}
+        self._stale: set[int] = set()
+        """Limits of which rows of usage tell more than is counted here."""
         self.reached: list[Reached] = []
         """Shares of limits that were reached, until somebody takes them."""
 
@@ -132,6 +134,7 @@ class Owner:
         if balance is None or balance.is_restored:
             return
         balance.is_restored = True
+        self._stale.discard(message.number)
         counted, known = balance.used(now), balance.counter.state()
         balance.counter.restore(message.used, now)
         inherited = self._inherited.pop(balance.name, None)
@@ -152,6 +155,29 @@ class Owner:
     def inherit(self, states: Mapping[str, CounterState]) -> None:
         """Go on from the counters of an owner before, as `short_windows` returned them."""
         self._inherited.update(states)
+
+    def read_anew(self, ended: Mapping[str, CounterState], now: float) -> None:
+        """The gateway before this one has ended, beside which this one has counted: what it counted
+        is in rows of usage, which are read once no batch of them is being written; of short windows
+        it is in `ended`."""
+        rest = dict(ended)
+        for number, balance in self.balances.items():
+            if isinstance(balance, Slice):
+                continue
+            if is_short(balance.window):
+                if (state := rest.pop(balance.name, None)) is not None:
+                    balance.counter.merge(state, now)
+            elif balance.is_restored:
+                self._stale.add(number)
+        self._inherited.update(rest)
+        self._begin_reading(self._stale)
+
+    def _begin_reading(self, numbers: Iterable[int]) -> None:
+        """Have rows of usage read of those of these limits that are stale: whoever asks next does
+        it. What is in a batch that is being written may be in rows or not, so it is waited for."""
+        written = {number for peer in self._peers.values() for number, _ in peer.writing}
+        for number in self._stale.intersection(numbers) - written:
+            self.balances[number].is_restored = False
 
     def short_windows(self, now: float) -> dict[str, CounterState]:
         """The counters of windows of which rows of usage cannot tell."""
@@ -284,6 +310,11 @@ class Owner:
         known = self._peer(peer)
         known.writer, known.mark = message.writer, message.mark
         known.writing, known.settled = known.settled, {}
+        if self._stale:
+            for number, _ in known.writing:
+                if number in self._stale:
+                    # Rows that are being read may tell of it or not: they are not taken.
+                    self.balances[number].is_restored = True
 
     def written(self, peer: object, *, done: bool) -> None:
         """See `Written`."""
@@ -291,7 +322,9 @@ class Owner:
         if not done:
             for place, amount in known.writing.items():
                 known.settled[place] = known.settled.get(place, 0) + amount
-        known.writing = {}
+        written, known.writing = known.writing, {}
+        if self._stale:
+            self._begin_reading([number for number, _ in written])
 
     @property
     def doubts(self) -> Collection[str]:
@@ -388,6 +421,7 @@ class Owner:
                 continue
             del self.balances[number], self._numbers[self._names.pop(number)]
             self._retired.pop(number, None)
+            self._stale.discard(number)
             if isinstance(balance, Slice):
                 self._dropped.append(balance)
 

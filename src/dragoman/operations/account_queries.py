@@ -250,10 +250,14 @@ class AccountQueries:
     def check_upstream(self, name: str) -> None:
         """
         Raises:
-            InvalidInput: no upstream of this name is configured.
+            InvalidInput: no upstream of this name is configured, or its accounts need what those in
+                the store do not have.
         """
         if name not in self._upstreams:
             raise InvalidInput.of("upstream", self._no_upstream(name))
+        if "{" in self._upstreams[name].base_url:
+            message = f"{name} has a base_url with names of places: its accounts are in the file"
+            raise InvalidInput.of("upstream", message)
 
     def _no_upstream(self, name: str) -> str:
         return f"no upstream named {shortened(name)}{suggestion(name[:64], self._upstreams)}"

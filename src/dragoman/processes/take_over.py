@@ -85,10 +85,13 @@ class Predecessor:
         for sock in (*self.sockets, self._link):
             sock.close()
 
-    def stop(self) -> None:
+    def stop(self) -> int | None:
         """Have it take no connections any more, since this one does: it ends when what it has
-        begun is over, or its time."""
+        begun is over, or its time. Returns a file that is readable then; None if it is gone."""
+        process = None
         with self._link:
+            with suppress(OSError):
+                process = os.pidfd_open(_credentials(self._link)[0])
             try:
                 self._link.settimeout(_ANSWER_S)
                 self._link.send(_SERVING)
@@ -98,6 +101,7 @@ class Predecessor:
                 _log.info("took over from process %d, which did not answer: %s", self.pid, error)
             else:
                 _log.info("took over from process %d, which ends by itself", self.pid)
+        return process
 
 
 def ask(address: tuple[str, int]) -> Predecessor | None:
@@ -352,7 +356,12 @@ def _name(address: tuple[str, int]) -> bytes:
 
 
 def _is_trusted(link: socket.socket) -> bool:
-    """Whether the process at the other end is of the same user or of root (SO_PEERCRED)."""
-    credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    uid: int = struct.unpack("3i", credentials)[1]
-    return uid in (os.geteuid(), 0)
+    """Whether the process at the other end is of the same user or of root."""
+    return _credentials(link)[1] in (os.geteuid(), 0)
+
+
+def _credentials(link: socket.socket) -> tuple[int, int]:
+    """The process at the other end, and its user (SO_PEERCRED)."""
+    found = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, _ = struct.unpack("3i", found)
+    return pid, uid

@@ -222,7 +222,7 @@ class Background:
         if request.stream:
             await self.follow(stored, incoming, -1)
         else:
-            await incoming.reply(200, stored.response)
+            incoming.reply(200, stored.response)
 
     async def take_over(self, now: float) -> None:
         """Make responses again whose worker died, as many as there is room for; `now` in Unix

@@ -195,7 +195,7 @@ class StoredResponses:
         if stream:
             await self.background.follow(stored, incoming, after)
             return
-        await incoming.reply(200, stored.response)
+        incoming.reply(200, stored.response)
 
     async def delete(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
@@ -212,7 +212,7 @@ class StoredResponses:
         assert responses is not None
         if not await responses.ask(lambda store: store.delete(name, caller.name)):
             raise response_not_found(name)
-        await incoming.reply(200, to_json({"id": name, "object": "response", "deleted": True}))
+        incoming.reply(200, to_json({"id": name, "object": "response", "deleted": True}))
 
     async def items(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
@@ -240,7 +240,7 @@ class StoredResponses:
             if turn is not turns[-1]:
                 items += turn.output
         listed = page(items, limit=limit, after=after, order=order)
-        await incoming.reply(200, to_json(listed))
+        incoming.reply(200, to_json(listed))
 
     async def cancel(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
@@ -260,7 +260,7 @@ class StoredResponses:
             raise InvalidRequest.at("", f"Cannot cancel a {stored.status} response.")
         if stored.status != "cancelled":
             stored = await self.background.cancel(stored)
-        await incoming.reply(200, stored.response)
+        incoming.reply(200, stored.response)
 
     async def submit(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record

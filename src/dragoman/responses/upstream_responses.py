@@ -222,7 +222,7 @@ class UpstreamResponses:
                 if not 200 <= answer.status < 300:
                     message = builder.mask.error(await read_error(answer))
                     if answer.status in _TOLD_AS_IT_IS and _CODEC.translate.is_own_error(message):
-                        await incoming.reply(answer.status, message)
+                        incoming.reply(answer.status, message)
                         return
                     if answer.status in _ACCOUNT_IS_OUT:
                         raise DragomanError(_OUT)
@@ -239,7 +239,7 @@ class UpstreamResponses:
             await self._forget_owner(name, caller)
         elif incoming.method == "GET":
             await self.save_owner(_names_in(body), caller, account.name)
-        await incoming.reply(200, body)
+        incoming.reply(200, body)
 
     async def _send(
         self, incoming: IncomingRequest, answer: UpstreamResponse, stream: ResumedStream

@@ -124,14 +124,14 @@ class Counter:
             refusal = None if attempts.gave_up is None else attempts.gave_up.failure
             if refusal is not None and refusal.status not in _CANNOT_COUNT:
                 record.error = refusal.fault.kind
-                await incoming.fail(refusal.fault)
+                incoming.fail(refusal.fault)
                 return
         headers: Headers = []
         if count is None:
             count = await self._estimate(request, settings.sealer)
             headers.append(ESTIMATED)
         record.usage = Usage(input=count)
-        await incoming.reply(200, to_json(clients.write(count)), headers)
+        incoming.reply(200, to_json(clients.write(count)), headers)
 
     async def _estimate(self, request: ClientRequest, sealer: Sealer) -> int:
         if request.is_large:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable
 
 from dragoman.processes.forks import Forks
+from dragoman.processes.take_over import Predecessor
 from dragoman.server.common import Common
 from dragoman.server.reloading import Reload, ServedConfiguration
 
@@ -24,6 +27,22 @@ class OwnerServices:
     async def start(self) -> None:
         """Begin, in the running event loop."""
         await self.reload.start()
+
+    def follow(self, predecessor: Predecessor) -> None:
+        """Have the gateway from which this one takes over end, and count what it has counted until
+        then."""
+        process = predecessor.stop()
+        if process is None:
+            self.common.limits.read_anew()
+            return
+        loop = asyncio.get_running_loop()
+
+        def ended() -> None:
+            loop.remove_reader(process)
+            os.close(process)
+            self.common.limits.read_anew()
+
+        loop.add_reader(process, ended)
 
     def on_hangup(self) -> None:
         """SIGHUP came: read the configuration anew."""

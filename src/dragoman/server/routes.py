@@ -179,4 +179,4 @@ async def _dashboard(incoming: IncomingRequest, caller: Caller, record: Record) 
     body, headers = file.body, file.headers
     if b"gzip" in incoming.headers.get(b"accept-encoding", b""):
         body, headers = file.compressed, [*headers, (b"content-encoding", b"gzip")]
-    await incoming.reply(200, body, headers, b"content-type: %b\r\n" % file.media_type)
+    incoming.reply(200, body, headers, b"content-type: %b\r\n" % file.media_type)

@@ -204,7 +204,7 @@ def _run_alone(served: ServedConfiguration, opened: _Opened, as_service: bool) -
 
             def on_started() -> None:
                 if predecessor is not None:
-                    predecessor.stop()
+                    owned.follow(predecessor)
                 if as_service:
                     offer.open(address_of(sockets[0]))
                     loop.add_reader(offer.fileno(), offer.work)
@@ -331,7 +331,7 @@ class _Workers:
     def on_serving(self) -> None:
         """See `Supervised.on_serving`."""
         if self._opened.predecessor is not None:
-            self._opened.predecessor.stop()
+            self._owned.follow(self._opened.predecessor)
         if self._as_service:
             self._offer.open(address_of(self._opened.sockets[0]))
 

@@ -23,7 +23,7 @@ from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.admin.own_usage import OwnUsage
-from dragoman.config import Account, Config
+from dragoman.config import Config
 from dragoman.edge.auth import Keyring
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
@@ -66,7 +66,7 @@ from dragoman.server.models import Catalogue, fetch_models
 from dragoman.serving.account_slots import AccountSlots
 from dragoman.serving.affinity import ForeignReasoning
 from dragoman.serving.attribution import Attributor
-from dragoman.serving.calls import Calls, credentials_of
+from dragoman.serving.calls import Calls, Watch, credentials_of
 from dragoman.serving.conversations import Conversations
 from dragoman.serving.exchange import Exchange, Recording
 from dragoman.serving.large import LargeBodies
@@ -169,7 +169,16 @@ class Services:
         keeper = None
         if self.account_sync is not None:
             keeper = StoredLogins(self.account_sync.ask, cipher_for(config))
-        self.credentials = credentials_of(link, self.client, self, keeper)
+        self.credentials = credentials_of(
+            link,
+            self.client,
+            Watch(
+                self._credential_changed,
+                lambda account, outcome: self.metrics.credential_refreshed(account, outcome),
+                self._is_out,
+            ),
+            keeper,
+        )
         self.credentials.serve(expiring(config))
         self.keys.is_loaded = self.account_sync is None
         self.large = LargeBodies()
@@ -389,7 +398,7 @@ class Services:
         bench = Bench(
             config, router, upstreams, prices, exchange_of, self._count, sealer.key, self.large
         )
-        admin = self._administration().admin_of(bench, keys, proxies)
+        admin = self._administration().admin_of(bench, keys, proxies, sign_in)
         return replace(generation, admin=admin)
 
     def _sign_in(
@@ -491,18 +500,12 @@ class Services:
         self.prober.start()
         self.alerts.start()
 
-    # Implements `dragoman.serving.calls.Watcher`
-
-    def changed(self, held: Held) -> None:
-        """See `Watcher.changed`."""
+    def _credential_changed(self, held: Held) -> None:
+        """A credential was obtained, or could not be."""
         note_change(self.generation.pool, held, time.time())
 
-    def refreshed(self, account: Account, outcome: str) -> None:
-        """See `Watcher.refreshed`."""
-        self.metrics.credential_refreshed(account, outcome)
-
-    def is_out(self, name: str) -> bool:
-        """See `Watcher.is_out`."""
+    def _is_out(self, name: str) -> bool:
+        """Whether the account of that name is disabled, or gone."""
         try:
             return bool(self.generation.pool.state(name).disabled)
         except KeyError:

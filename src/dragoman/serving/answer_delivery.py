@@ -90,7 +90,7 @@ async def deliver_whole(
     if len(reply) > _SMALL:
         incoming.reserve(len(reply))
     context.note_usage()
-    await incoming.reply(200, reply, context.headers())
+    incoming.reply(200, reply, context.headers())
 
 
 async def deliver_stream(
@@ -391,7 +391,7 @@ async def deliver_refusal(context: RequestContext, failure: Failure) -> None:
         and context.call.codec.translate.is_own_error(failure.body)
     )
     if verbatim and await _is_uncommitted(context):
-        await context.incoming.reply(failure.status, failure.body)
+        context.incoming.reply(failure.status, failure.body)
         return
     fault = failure.fault
     if is_misrouted:
@@ -408,7 +408,7 @@ async def deliver_fault(context: RequestContext, fault: Fault) -> None:
     """Send the client an error: with its status while that is possible, else in the stream."""
     context.record.fail(fault)
     if await _is_uncommitted(context):
-        await context.incoming.fail(fault)
+        context.incoming.fail(fault)
     elif context.delivery is not None:
         stream = context.stream or context.call.open_stream()
         await context.delivery.end(stream.fail(fault))

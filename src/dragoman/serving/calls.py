@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -46,7 +45,7 @@ async def own_calls() -> AsyncIterator[Calls]:
     link, owner = Owner(), CredentialOwner()
     owner.register(link.handlers)
     async with UpstreamClient() as client:
-        credentials = credentials_of(link.join(Handlers()), client, NoWatcher())
+        credentials = credentials_of(link.join(Handlers()), client, Watch())
         credentials.start()
         try:
             yield Calls(client, credentials)
@@ -54,35 +53,18 @@ async def own_calls() -> AsyncIterator[Calls]:
             await owner.close()
 
 
-class Watcher(Protocol):
-    """What is told of credentials, and knows their accounts."""
+class Watch(Struct, frozen=True):
+    """What is told of credentials: each that has `changed`, and the outcome of each that was asked
+    for (`refreshed`: `ok`, or why there is none). `is_out` returns whether the account of a name is
+    disabled."""
 
-    def changed(self, held: Held) -> None:
-        """A credential was obtained, or could not be."""
-
-    def refreshed(self, account: Account, outcome: str) -> None:
-        """The outcome of asking for one: `ok`, or why there is none."""
-
-    def is_out(self, name: str) -> bool:
-        """Whether the account of that name is disabled."""
-
-
-class NoWatcher:
-    """Nobody is told."""
-
-    def changed(self, held: Held) -> None:
-        """See `Watcher.changed`."""
-
-    def refreshed(self, account: Account, outcome: str) -> None:
-        """See `Watcher.refreshed`."""
-
-    def is_out(self, name: str) -> bool:
-        """See `Watcher.is_out`."""
-        return True
+    changed: Callable[[Held], None] = lambda held: None
+    refreshed: Callable[[Account, str], None] = lambda account, outcome: None
+    is_out: Callable[[str], bool] = lambda name: True
 
 
 def credentials_of(
-    link: Peer, client: UpstreamClient, watcher: Watcher, keeper: Keeper | None = None
+    link: Peer, client: UpstreamClient, watch: Watch, keeper: Keeper | None = None
 ) -> Credentials:
     """The credentials of a worker that has this link to the owner; its client obtains them, and
     `keeper` keeps what is replaced with each use."""
@@ -94,12 +76,12 @@ def credentials_of(
         try:
             found = await obtain(account, place, asked, World(fetch, time.time), keeper)
         except CredentialError as error:
-            watcher.refreshed(account, error.problem)
+            watch.refreshed(account, error.problem)
             raise
-        watcher.refreshed(account, "ok")
+        watch.refreshed(account, "ok")
         return found
 
-    return Credentials(link, source, watcher.changed, watcher.is_out)
+    return Credentials(link, source, watch.changed, watch.is_out)
 
 
 async def _fetch(client: UpstreamClient, place: Place, ask: Ask) -> Answer:

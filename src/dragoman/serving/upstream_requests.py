@@ -158,9 +158,8 @@ class UpstreamRequestBuilder:
         """
         if self._authoriser is None:
             return False
-        said = " ".join((*symptom.words, symptom.text))
         try:
-            return await self._authoriser.renewed(used, status, symptom.headers, said)
+            return await self._authoriser.renewed(used, status, symptom)
         except NoCredential as error:
             raise Unauthorised(str(error)) from None
 
@@ -185,7 +184,7 @@ class UpstreamRequestBuilder:
         one. `socket` is as in `UpstreamRequest`.
 
         Raises:
-            NoCredential: the account has credentials, but `ready` was not awaited.
+            Unauthorised: the account has credentials, and `ready` was not awaited.
         """
         passed: dict[str, Header] = {}
         if route is not None:
@@ -235,7 +234,10 @@ class UpstreamRequestBuilder:
         if self._authoriser is not None:
             target = parse_url(url)
             outgoing = Outgoing(method, target.authority, target.path, headers, body)
-            authorisation = self._authoriser.headers(outgoing)
+            try:
+                authorisation = self._authoriser.headers(outgoing)
+            except NoCredential as error:
+                raise Unauthorised(str(error)) from None
             if self._masked is not self._authoriser.current:
                 self._masked = self._authoriser.current
                 self.mask = Mask((*self._secrets, *self._authoriser.secrets()))

@@ -20,6 +20,7 @@ from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
 from dragoman.edge.record import Record
 from dragoman.http.addresses import Proxies
+from dragoman.keys.admins import Role
 from dragoman.keys.ring import Denied
 from dragoman.protocols.base import to_json
 from dragoman.sign_in import pages, tokens
@@ -100,6 +101,7 @@ class SignInEndpoints:
             "/oauth/authorize": {"GET": self._authorize},
             "/oauth/callback": {"GET": self._callback},
             "/oauth/approve": {"POST": self._approve},
+            "/oauth/dashboard": {"GET": self._dashboard},
             "/device": {"GET": self._code_page, "POST": self._enter_code},
         }
         return {
@@ -117,7 +119,7 @@ class SignInEndpoints:
 
     async def _metadata(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         base = self._base
-        await incoming.reply(
+        incoming.reply(
             200,
             to_json(
                 {
@@ -162,7 +164,7 @@ class SignInEndpoints:
         }
         if self._settings.login_notice:
             answer["login_notice"] = self._settings.login_notice
-        await incoming.reply(200, to_json(answer), _NO_STORE)
+        incoming.reply(200, to_json(answer), _NO_STORE)
 
     async def _token(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         form = await self._form(incoming)
@@ -275,7 +277,7 @@ class SignInEndpoints:
         }
         if opened.person.identity.email:
             answer["email"] = opened.person.identity.email
-        await incoming.reply(200, to_json(answer), _NO_STORE)
+        incoming.reply(200, to_json(answer), _NO_STORE)
 
     async def _access_token(self, incoming: IncomingRequest, opened: Opened) -> str | None:
         now, known = time.time(), self._sync.people.signing_keys
@@ -296,7 +298,7 @@ class SignInEndpoints:
             await self._quietly(incoming, lambda desk: desk.end(session, "sign_out"))
         else:
             await self._quietly(incoming, lambda desk: desk.end_by(token, "sign_out"))
-        await incoming.reply(200, b"", _NO_STORE)
+        incoming.reply(200, b"", _NO_STORE)
 
     async def _code_page(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         query = dict(parse_qsl(incoming.query.decode("latin-1")))
@@ -353,6 +355,46 @@ class SignInEndpoints:
         except (ProviderAway, StoreError, Busy) as error:
             await self._told_away(incoming, error)
 
+    async def _dashboard(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        browser = tokens.digest(self._browser(incoming))
+        try:
+            begun = await self._desk(incoming, lambda desk: desk.visit(browser, dashboard=True))
+            await self._visit(incoming, *begun)
+        except (ProviderAway, StoreError, Busy) as error:
+            await self._told_away(incoming, error)
+
+    async def begin_dashboard(self, incoming: IncomingRequest, code: str) -> Opened | None:
+        """The session of a person who returns to the dashboard with a code; None if it is none.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        browser = tokens.digest(_cookie(incoming) or "")
+        try:
+            opened = await self._desk(incoming, lambda desk: desk.begin_dashboard(code, browser))
+        except (InvalidGrant, NotAllowed):
+            return None
+        await self._sync.exchanged()
+        return opened
+
+    async def dashboard_role(self, session: str) -> tuple[str, Role] | None:
+        """The name and the role of whoever has a session of the dashboard; None if it has ended, or
+        the person has none."""
+        people = self._sync.people
+        found = people.session(session)
+        if found is None:
+            await self._sync.exchanged()  # it may have begun at another worker
+            found = people.session(session)
+        person = None if found is None else people.person(found.person)
+        rule = None if person is None else people.rule_for(person)
+        if person is None or rule is None or rule.role is None or not rule.enabled:
+            return None
+        return person.name, rule.role
+
+    async def end_dashboard(self, incoming: IncomingRequest, session: str) -> None:
+        """End a session of the dashboard."""
+        await self._quietly(incoming, lambda desk: desk.end(session, "sign_out"))
+
     async def _visit(self, incoming: IncomingRequest, state: str, visit: Visit) -> None:
         """Send a browser to the provider."""
         url = await self.provider.sign_in_url(state, visit.nonce, visit.verifier)
@@ -392,6 +434,11 @@ class SignInEndpoints:
             await _page(incoming, pages.told_page("Sign-in refused", _GONE), 400)
             return
         visit, device = found
+        if visit.dashboard:
+            shown = await self._quietly(incoming, lambda desk: desk.dashboard_code(state, visit))
+            # After the # it is sent to nobody.
+            await _redirect(incoming, f"{self._base}/ui#sign-in={shown or 'failed'}")
+            return
         client = visit.redirect.client if visit.redirect else device.client if device else ""
         await _page(
             incoming,
@@ -547,16 +594,16 @@ def _csrf(browser: str) -> str:
 
 async def _refuse(incoming: IncomingRequest, status: int, error: str, about: str = "") -> None:
     answer = {"error": error, **({"error_description": about} if about else {})}
-    await incoming.reply(status, to_json(answer), _NO_STORE)
+    incoming.reply(status, to_json(answer), _NO_STORE)
 
 
 async def _page(incoming: IncomingRequest, body: bytes, status: int = 200) -> None:
-    await incoming.reply(status, body, pages.HEADERS, pages.HTML)
+    incoming.reply(status, body, pages.HEADERS, pages.HTML)
 
 
 async def _redirect(incoming: IncomingRequest, url: str) -> None:
     headers = [(b"location", url.encode()), *pages.HEADERS]
-    await incoming.reply(303, b"", headers)
+    incoming.reply(303, b"", headers)
 
 
 async def _send_to(

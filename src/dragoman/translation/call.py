@@ -636,12 +636,13 @@ class Call:
     def _note_tools(self, request: Request) -> None:
         """Note the tools of which calls may be in the text of the answer."""
         capabilities = self.settings.capabilities
-        parses = capabilities.tool_text == "parse"
-        if parses or capabilities.reasoning_in != "field":
+        if capabilities.tool_text == "parse":
             for tool in request.tools:
                 if isinstance(tool, FunctionTool | CustomTool):
                     name = self._names.outward(tool.name, tool.namespace)
-                    self._others[name] = others_than_texts(tool) if parses else frozenset()
+                    self._others[name] = others_than_texts(tool)
+        elif capabilities.reasoning_in != "field":
+            self._others = dict.fromkeys(self._names, frozenset())
 
     def _whole(self, events: Iterable[Event], outcome: Outcome) -> bytes:
         writer = self._source.codec.translate.answer_writer(self._reply(), False)

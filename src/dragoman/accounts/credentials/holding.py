@@ -62,6 +62,8 @@ class Held:
         """Whether that is another than the time before."""
         self.was_reported = False
         """Whether the pool was told that there is no usable one."""
+        self.is_needed = True
+        """Whether the configuration that is served has the account so."""
         self._owner = owner
         self._on_change = on_change
         self._changed = asyncio.Event()
@@ -92,6 +94,8 @@ class Held:
         Raises:
             NoCredential: there is none.
         """
+        if not self.is_needed:
+            raise NoCredential("its configuration was replaced")
         if used.is_same(self.credential):
             self.credential, self.lack = None, None
             self.want(used)
@@ -108,6 +112,7 @@ class Held:
 
     def leave(self) -> None:
         """It is not needed any more."""
+        self.is_needed = False
         self._owner.report(LEAVE, Leave(self.id))
 
     def learn(self, known: Known) -> None:

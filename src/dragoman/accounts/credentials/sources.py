@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.accounts.credentials.aws import obtain_aws
 from dragoman.accounts.credentials.azure import obtain_azure
-from dragoman.accounts.credentials.decide.refreshing import Credential
+from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError
 from dragoman.accounts.credentials.google import obtain_google
 from dragoman.accounts.credentials.io import World
 from dragoman.accounts.credentials.messages import Obtain
@@ -29,6 +29,17 @@ async def obtain(
     Raises:
         CredentialError: there is none.
     """
+    try:
+        return await _obtained(account, place, asked, world, keeper)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # Its message may have what was read.
+        why = f"its files or what it was answered cannot be read ({type(error).__name__})"
+        raise CredentialError("unavailable", why) from None
+
+
+async def _obtained(
+    account: Account, place: Place, asked: Obtain, world: World, keeper: Keeper | None
+) -> Credential:
     settings, lack = account.credentials, asked.lack
     assert settings is not None
     if isinstance(settings, AwsCredentials):

@@ -105,6 +105,11 @@ class LimitService:
         states = self.owner.look(questions.LOOK.read_asked(asked), time.time())
         return msgspec.msgpack.encode(states)
 
+    def read_anew(self) -> None:
+        """The gateway from which this one has taken over has ended: count what it counted since."""
+        ended = {} if self._states is None else self._states.take()
+        self.owner.read_anew(ended, time.time())
+
     async def close(self) -> None:
         """End what is under way, once no worker serves."""
         if self._states is not None:

@@ -44,8 +44,9 @@ function pastedRequest(text) {
 function detectProtocol(request) {
   if (!request || typeof request !== "object") return "openai_chat";
   if ("contents" in request) return "google_generate_content";
-  if ("generation_config" in request || "system_instruction" in request)
+  if ("generation_config" in request || "system_instruction" in request) {
     return "google_interactions";
+  }
   if ("input" in request || "instructions" in request) return "openai_responses";
   const blocks = (request.messages || []).flatMap((message) =>
     Array.isArray(message?.content) ? message.content : [],

@@ -14,7 +14,7 @@ import { openDialog } from "./shortcuts.js";
 
 const GROUPS = [
   { title: "Watch", screens: ["overview", "requests", "usage", "losses"] },
-  { title: "Manage", screens: ["accounts", "keys", "routes"] },
+  { title: "Manage", screens: ["accounts", "keys", "people", "routes"] },
   { title: "Try", screens: ["workbench", "clients"] },
   { title: "Instance", screens: ["config"] },
 ];
@@ -26,6 +26,7 @@ const PHONE_SCREENS = [
   "usage",
   "workbench",
   "keys",
+  "people",
   "losses",
   "routes",
   "clients",

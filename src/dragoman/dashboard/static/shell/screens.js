@@ -6,6 +6,7 @@ import { Configuration } from "../screens/config.js";
 import { Keys } from "../screens/keys.js";
 import { Losses } from "../screens/losses.js";
 import { Overview } from "../screens/overview.js";
+import { People } from "../screens/people.js";
 import { RequestDetail } from "../screens/request_detail.js";
 import { Requests } from "../screens/requests.js";
 import { Routes } from "../screens/routes.js";
@@ -45,6 +46,11 @@ export const SCREENS = {
     shortTitle: "Keys",
     shortcut: "k",
     render: ([kind, name]) => html`<${Keys} kind=${kind} name=${name} />`,
+  },
+  people: {
+    title: "People",
+    shortcut: "p",
+    render: ([name]) => html`<${People} name=${name} />`,
   },
   routes: {
     title: "Models and routes",
