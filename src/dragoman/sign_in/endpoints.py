@@ -119,9 +119,10 @@ class SignInEndpoints:
         """Make sure that there is a signing key, and that the cipher is ready."""
         with suppress(StoreError):
             actor = Actor("gateway", "gateway")
-            await self._sync.ask(
+            found = await self._sync.ask(
                 lambda store: self._desk_of(store.people, actor).ensure_signing_key(self._base)
             )
+            self._sync.people.signing_keys |= {key.id: key for key in found}
 
     async def _metadata(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         base = self._base
