@@ -173,7 +173,7 @@ class NewInteraction(Interaction):
     """An interaction with a new field, a new status and a new step."""
 
     mood: str
-    status: Literal["completed", "bored"]
+    status: Literal["completed", "bored"]  # type: ignore[assignment]
     steps: list[Step | Bell] | None = None  # type: ignore[assignment]
 
 

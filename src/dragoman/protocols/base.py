@@ -26,6 +26,7 @@ from dragoman.canonical.requests import FunctionTool, Request
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError, JsonTooDeep, decode_mended, decoder, strict
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.stored_answers import StoredAnswers
 from dragoman.sse import Frame
 
 
@@ -421,10 +422,13 @@ class Operation(Struct, frozen=True, kw_only=True):
     """The operation that a path with parameters names.
 
     `name` is the path without its parameters, for metrics; `model` and `stream` are None if the
-    body has them. `form` is the form in which the client wants a stream, None for events."""
+    body has them. `answer` is the id of a stored answer, and `below` what of it is asked for.
+    `form` is the form in which the client wants a stream, None for events."""
 
     name: str
     counts: bool = False
+    answer: str = ""
+    below: str = ""
     model: str | None = None
     stream: bool | None = None
     form: StreamForm | None = None
@@ -537,6 +541,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """Whether, in general, only the account that made encrypted reasoning can use it."""
     stores_responses: bool = False
     """Whether its services store responses that later requests refer to."""
+    stored: StoredAnswers | None = None
+    """How the gateway stores answers for its clients; None if they cannot refer to any."""
     socket_turn: Callable[[bytes], Any] | None = None
     """The WebSocket form of a POST body to an upstream (`dragoman.upstream.SocketCall`; None if it
     can only be posted); None if services offer no WebSocket."""

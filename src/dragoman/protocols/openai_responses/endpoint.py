@@ -10,6 +10,7 @@ from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
+from dragoman.protocols.openai_responses.stored import STORED
 from dragoman.protocols.openai_responses.upstream_websocket import socket_turn
 from dragoman.protocols.searches import asks_search
 from dragoman.protocols.traced_settings import settings_at
@@ -63,6 +64,7 @@ ENDPOINT = Endpoint(
     ),
     binds_reasoning=True,
     stores_responses=True,
+    stored=STORED,
     socket_turn=socket_turn,
     capabilities=ResponsesCapabilities,
     limits=highest_of("max_output_tokens"),
