@@ -183,8 +183,11 @@ class SignInDesk:
             self._save(tokens.digest(state), replace(visit, nonce="", verifier=""))
         return visit
 
-    def signed_in(self, state: str, granted: Granted) -> tuple[Visit, DeviceGrant | None] | None:
-        """Note who returned from a visit, and give what this person is to approve.
+    def signed_in(
+        self, state: str, granted: Granted
+    ) -> tuple[str, Visit, DeviceGrant | None] | None:
+        """Note who returned from a visit, and give what this person is to approve, by another
+        state: the former was in addresses, and whoever began the visit knows it.
 
         Raises:
             NotAllowed: the person may not sign in; the program is told.
@@ -206,8 +209,11 @@ class SignInDesk:
             self._store.record(self._actor, [change])
             raise
         visit = replace(visit, granted=granted, nonce="", verifier="")
-        self._save(id, visit)
-        return visit, device
+        state = new_secret()
+        with self._store.deciding():
+            self._store.drop_pending(id)
+            self._save(tokens.digest(state), visit)
+        return state, visit, device
 
     def dashboard_code(self, state: str, visit: Visit) -> str:
         """The code by which the page of the dashboard begins a session for the person of a

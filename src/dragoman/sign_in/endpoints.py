@@ -18,8 +18,9 @@ from dragoman.audit import Actor
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
+from dragoman.edge.rates import PerMinute
 from dragoman.edge.record import Record
-from dragoman.http.addresses import Proxies
+from dragoman.http.addresses import Proxies, counted
 from dragoman.keys.admins import Role
 from dragoman.keys.ring import Denied
 from dragoman.protocols.base import to_json
@@ -56,6 +57,10 @@ Form = Mapping[str, str]
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 METADATA_PATH: Final = "/.well-known/oauth-authorization-server"
+MOST_BEGUN: Final = 1000
+"""Sign-ins that one address may begin in ten minutes, at one worker."""
+_MOST_ADDRESSES = 4096
+_LONGEST_STATE = 1024
 _MOST_FORM_BYTES = 32 * 1024
 _COOKIE = "dragoman_sign_in"
 _NO_STORE = [(b"cache-control", b"no-store"), (b"pragma", b"no-cache")]
@@ -88,6 +93,7 @@ class SignInEndpoints:
         self._cipher = cipher
         self._proxies = proxies
         self._wrong_codes = wrong_codes
+        self._begun = PerMinute(_MOST_ADDRESSES, window_s=CODE_S)
         self._store_failing_since: float | None = None
         self.tokens = tokens.AccessTokens(self._base, account_sync.people.signing_keys, cipher)
 
@@ -113,9 +119,10 @@ class SignInEndpoints:
         """Make sure that there is a signing key, and that the cipher is ready."""
         with suppress(StoreError):
             actor = Actor("gateway", "gateway")
-            await self._sync.ask(
+            found = await self._sync.ask(
                 lambda store: self._desk_of(store.people, actor).ensure_signing_key(self._base)
             )
+            self._sync.people.signing_keys |= {key.id: key for key in found}
 
     async def _metadata(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         base = self._base
@@ -149,6 +156,7 @@ class SignInEndpoints:
         client = form.get("client_id", form.get("surface", "")).replace("_", "-")
         client = client if client in CLIENTS else "claude-code"
         try:
+            self._count_begun(incoming)
             code, grant = await self._desk(incoming, lambda desk: desk.begin_device(client))
         except (Busy, StoreError):
             await _refuse(incoming, 503, "temporarily_unavailable")
@@ -317,6 +325,7 @@ class SignInEndpoints:
             await _page(incoming, pages.told_page("Too many wrong codes", text), 429)
             return
         try:
+            self._count_begun(incoming)
             begun = await self._desk(incoming, lambda desk: desk.enter(code, digest))
             if begun is None:
                 self._wrong_codes.failed(self._address(incoming))
@@ -336,6 +345,8 @@ class SignInEndpoints:
                 raise BadForm("The program that has sent you here is not known to this gateway.")
             if not is_loopback_redirect(uri):
                 raise BadForm("The program that has sent you here is not on this computer.")
+            if len(query.get("state", "")) > _LONGEST_STATE:
+                raise BadForm("The program that has sent you here asks for too much.")
         except BadForm as error:
             # Nobody is sent on to an address that is not known.
             await _page(incoming, pages.told_page("Sign-in refused", str(error)), 400)
@@ -350,6 +361,7 @@ class SignInEndpoints:
         redirect = Redirect(uri=uri, state=state, challenge=challenge, client=client)
         browser = tokens.digest(self._browser(incoming))
         try:
+            self._count_begun(incoming)
             begun = await self._desk(incoming, lambda desk: desk.visit(browser, redirect=redirect))
             await self._visit(incoming, *begun)
         except (ProviderAway, StoreError, Busy) as error:
@@ -358,6 +370,7 @@ class SignInEndpoints:
     async def _dashboard(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         browser = tokens.digest(self._browser(incoming))
         try:
+            self._count_begun(incoming)
             begun = await self._desk(incoming, lambda desk: desk.visit(browser, dashboard=True))
             await self._visit(incoming, *begun)
         except (ProviderAway, StoreError, Busy) as error:
@@ -433,7 +446,7 @@ class SignInEndpoints:
         if found is None:
             await _page(incoming, pages.told_page("Sign-in refused", _GONE), 400)
             return
-        visit, device = found
+        state, visit, device = found
         if visit.dashboard:
             shown = await self._quietly(incoming, lambda desk: desk.dashboard_code(state, visit))
             # After the # it is sent to nobody.
@@ -539,6 +552,14 @@ class SignInEndpoints:
             cookie = f"{_COOKIE}={found}; HttpOnly; SameSite=Lax; Path=/; Max-Age=3600{secure}"
             incoming.shared.append((b"set-cookie", cookie.encode()))
         return found
+
+    def _count_begun(self, incoming: IncomingRequest) -> None:
+        """
+        Raises:
+            Busy: the address begins too many sign-ins, which would leave no room for others.
+        """
+        if self._begun.count(counted(self._address(incoming)), MOST_BEGUN):
+            raise Busy
 
     def _address(self, incoming: IncomingRequest) -> str:
         return self._proxies.client(incoming.address, incoming.headers)
