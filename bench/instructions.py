@@ -49,11 +49,15 @@ def python_of(root: Path) -> str:
 
 
 @contextmanager
-def gateway(root: Path, folder: Path, up: Upstreams, more: str = "") -> Iterator[tuple[Child, int]]:
-    """The gateway of a checkout below callgrind, which does not count yet, and its port; with
-    ``more`` in its configuration."""
+def gateway(
+    root: Path, folder: Path, up: Upstreams, protocol: str, more: str = ""
+) -> Iterator[tuple[Child, int]]:
+    """The gateway of a checkout below callgrind, which does not count yet, and its port; with an
+    upstream of one protocol, since an older checkout may not know all, and with ``more`` in its
+    configuration."""
     port, config = free_port(), folder / "dragoman.toml"
-    config.write_text(targets.configuration(port, up) + '[storage]\npath = ""\n' + more)
+    made = targets.configuration(port, up, (protocol,))
+    config.write_text(made + '[storage]\npath = ""\n' + more)
     command = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
     command += [f"--callgrind-out-file={folder}/counts.%p", python_of(root), "-m", "dragoman"]
     command += ["serve", "--config", str(config)]
@@ -87,7 +91,7 @@ def count(root: Path, cell: Cell, kind: str) -> float:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         with targets.upstreams(folder, Cores(None, None)) as up:
-            with gateway(root, folder, up) as (child, port):
+            with gateway(root, folder, up, cell.upstream) as (child, port):
                 uvloop.run(_send(port, request, KINDS[kind] // 2))
                 switch(child.pid, "on")
                 uvloop.run(_send(port, request, KINDS[kind]))

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -208,12 +208,13 @@ def dragoman(folder: Path, cores: Cores, up: Upstreams, root: Path = _ROOT) -> I
         yield Target(name, port, child.pid, child.listening(port, 60.0))
 
 
-def configuration(port: int, up: Upstreams) -> str:
-    """The gateway's configuration: an upstream of each protocol, with one account."""
+def configuration(port: int, up: Upstreams, protocols: Collection[str] = SHORT_NAMES) -> str:
+    """The gateway's configuration: an upstream of each of the protocols, with one account."""
     lines = ["[server]", f"port = {port}", "[[clients]]", 'name = "bench"', f'key = "{CLIENT_KEY}"']
     for tls in (False, True) if up.tls else (False,):
         base = f"https://127.0.0.1:{up.tls}" if tls else f"http://127.0.0.1:{up.plain}"
-        for protocol, short in SHORT_NAMES.items():
+        for protocol in protocols:
+            short = SHORT_NAMES[protocol]
             name = f"{short}-tls" if tls else short
             lines += ["[[upstreams]]", f'name = "{name}"', f'protocol = "{protocol}"']
             lines += [f'base_url = "{base}"']

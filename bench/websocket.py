@@ -306,10 +306,11 @@ def count(cell: Cell, *, by_socket: bool) -> float:
     with tempfile.TemporaryDirectory(prefix="bench-") as name, ExitStack() as stack:
         folder = Path(name)
         up = stack.enter_context(targets.upstreams(folder, Cores(None, None)))
-        more = ""
+        protocol, more = cell.upstream, ""
         if isinstance(cell, Simulated):
+            protocol = cell.client
             more = _simulated(stack.enter_context(simulator(Cores(None, None), folder)))
-        with instructions.gateway(ROOT, folder, up, more) as (child, port):
+        with instructions.gateway(ROOT, folder, up, protocol, more) as (child, port):
             uvloop.run(_turns_counted(port, child.pid, cell, by_socket=by_socket))
         return instructions.total(folder) / TURNS
 

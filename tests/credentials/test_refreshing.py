@@ -78,28 +78,35 @@ def test_the_next_is_obtained_while_the_last_is_usable(life: float, spread: floa
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "is_token", "expected"),
+    ("status", "code", "text", "is_token", "expected"),
     [
-        (401, "Access token is missing, invalid, or has expired", True, True),
-        (401, "anything", True, True),
-        (403, "permission denied", True, False),
-        (403, "The security token included in the request is expired", False, True),
-        (400, "ExpiredTokenException", False, True),
-        (403, "The security token included in the request is invalid", False, False),
-        (429, "token has expired", False, False),
+        (401, "", "access token is missing, invalid, or has expired", True, True),
+        (401, "", "anything", True, True),
+        (403, "", "permission denied", True, False),
+        (403, "", "the security token included in the request is expired", False, True),
+        (403, "", "access token has expired", True, True),
+        (400, "expiredtokenexception", "", False, True),
+        (403, "", "the security token included in the request is invalid", False, False),
+        (429, "", "token has expired", False, False),
+        # What a client has written, quoted.
+        (400, "", "unknown field 'expiredtoken'", False, False),
+        (403, "", "not authorized to invoke model/the token has expired", True, False),
     ],
 )
 def test_which_refusals_mean_that_another_credential_may_do(
-    status: int, text: str, is_token: bool, expected: bool
+    status: int, code: str, text: str, is_token: bool, expected: bool
 ) -> None:
-    assert says_expired(status, text, is_token=is_token) is expected
+    assert says_expired(status, {code}, text, is_token=is_token) is expected
 
 
 def test_clocks_that_differ_are_seen_in_the_refusal() -> None:
     """B5."""
-    assert is_of_clock(403, "signature expired: 20260101t000000z is now earlier than x")
-    assert is_of_clock(403, "Signature not yet current")
-    assert not is_of_clock(403, "signature does not match")
+    assert is_of_clock(403, set(), "signature expired: 20260101t000000z is now earlier than x")
+    assert is_of_clock(403, set(), "signature not yet current")
+    assert is_of_clock(403, {"requesttimetooskewed"}, "")
+    assert not is_of_clock(403, set(), "signature does not match")
+    assert not is_of_clock(400, set(), "no model 'signature expired (20200101t000000z - 5 min'")
+    assert clock_of({}, "signature expired (20269999t999999z - 5 min.)") is None
     said = "is now earlier than 20261129t045500z (20261129t050000z - 5 min.)"
     assert clock_of({"date": "sun, 29 nov 2026 05:00:00 gmt"}, "") == 1795928400.0
     assert clock_of({"date": "of a proxy"}, said) == 1795928400.0

@@ -40,9 +40,12 @@ class Killed(BaseException):
 
 
 class Instance:
-    """One instance of a gateway. `steps` are left until it is killed."""
+    """One instance of a gateway. `steps` are left until it is killed; its clock is `ahead_s`."""
 
-    def __init__(self, store: SqliteStore, clouds: Clouds, steps: int = 1_000_000) -> None:
+    def __init__(
+        self, store: SqliteStore, clouds: Clouds, steps: int = 1_000_000, ahead_s: float = 0.0
+    ) -> None:
+        self._clock = lambda: time.time() + ahead_s
         self._store = store
         self._clouds = clouds
         self.steps = steps
@@ -75,7 +78,7 @@ class Instance:
             client_id="gw",
         )
         account = Account(name="login", upstream="cloud", credentials=settings)
-        world = World(self.fetch, time.time, {})
+        world = World(self.fetch, self._clock, {})
         return await obtain(account, PLACE, asked or Obtain(""), world, self._keeper)
 
 
@@ -113,7 +116,7 @@ async def test_what_replaces_a_token_is_stored_and_redeemed_next(
 async def test_instances_share_what_one_has_redeemed(store: SqliteStore, clouds: Clouds) -> None:
     """B41."""
     clouds.authority.life_s = 3600.0
-    instances = [Instance(store, clouds) for _ in range(4)]
+    instances = [Instance(store, clouds, ahead_s=-ahead) for ahead in range(4)]
     found = await asyncio.gather(*(instance.obtain() for instance in instances))
     assert len({one.headers for one in found}) == 1
     assert clouds.authority.asked["oauth"] == 1

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from cryptography import x509
@@ -321,7 +322,7 @@ async def test_a_workload_identity_is_exchanged_and_impersonates(tmp_path: Path)
         "AWS_REGION": "eu-west-1",
     }
     await clouds.obtain(settings_of(written({"environment_id": "aws1"})))
-    signed = json.loads(clouds.authority.last["google_sts"]["subject_token"])
+    signed = json.loads(unquote(clouds.authority.last["google_sts"]["subject_token"]))
     assert signed["url"].startswith("https://sts.eu-west-1.amazonaws.com/?Action=GetCallerIdentity")
     assert {"key": "x-goog-cloud-target-resource", "value": "//iam.googleapis.com/x"} in signed[
         "headers"
@@ -496,6 +497,18 @@ async def test_clients_show_their_secret_in_the_header_or_the_body(form: str, ho
     error = await failure(clouds, text.replace("oauth-secret", "not-it"))
     assert error.problem == "refused"
     assert "not-it" not in str(error)
+
+
+async def test_secrets_of_files_are_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("not-yet-right")
+    text = f'{OAUTH}, client_secret = "file:{file}", headers = {{ x-own = "file:{file}" }}'
+    settings, clouds = settings_of(text), Clouds()
+    with pytest.raises(CredentialError):
+        await clouds.obtain(settings)
+    file.write_text("oauth-secret")
+    await clouds.obtain(settings)
+    assert ("x-own", "oauth-secret") in clouds.asks[-1].headers
 
 
 async def test_clients_may_sign_who_they_are_and_exchange_other_tokens(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.decide.alerts import of_limit
+from dragoman.accounts.decide.alerts import LimitOf, of_limit
 from dragoman.config import Admin, Client, Config, Secret, Storage, Webhook
 from dragoman.config.limits import Limit
 from dragoman.lab.simulator.accounts import KeyBehaviour
@@ -264,9 +264,10 @@ def test_a_share_of_a_limit_is_told_once_in_its_window(
     now = time.time()
     for percent, resets_at in ((50, now + 60), (80, now + 60), (50, now + 60), (50, None)):
         for one in alerts:
-            one.notify(of_limit("ci", "key:cost:month", percent, resets_at, now))
+            one.notify(of_limit(LimitOf("ci", "key:cost:month"), percent, resets_at, now))
         time.sleep(0.2)
-    alerts[0].notify(of_limit("people", "team:requests:1m", 50, now + 60, now, is_team=True))
+    of_team = LimitOf("people", "team:requests:1m", is_team=True)
+    alerts[0].notify(of_limit(of_team, 50, now + 60, now))
     until(lambda: len(receiver.alerts("limit.used")) >= 3)
     time.sleep(0.3)
     told = receiver.alerts("limit.used")

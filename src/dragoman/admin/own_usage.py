@@ -69,7 +69,7 @@ class OwnUsage:
             raise refusal(
                 FaultKind.OVERLOADED, "The store cannot be used now.", code="server_error"
             ) from None
-        await incoming.reply(200, msgspec.json.encode(_shown(report)))
+        incoming.reply(200, msgspec.json.encode(_shown(report)))
 
 
 def _time(query: Mapping[str, str], name: str, now: float, otherwise: float) -> float:

@@ -27,7 +27,7 @@ class SelfService:
         shown["limits"] = [_limit(view, shows_amounts=caller.shows_amounts) for view in views]
         if caller.shows_amounts:
             shown["data"] = _tightest_budget(views)
-        await incoming.reply(200, to_json(shown))
+        incoming.reply(200, to_json(shown))
 
 
 def _limit(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:

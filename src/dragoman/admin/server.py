@@ -135,7 +135,7 @@ class Admin:
                 "param": refusal.param,
                 **refusal.more,
             }
-            await incoming.reply(refusal.status, msgspec.json.encode({"error": body}), headers)
+            incoming.reply(refusal.status, msgspec.json.encode({"error": body}), headers)
             return refusal.kind
         return ""
 
@@ -279,7 +279,7 @@ async def _send(incoming: IncomingRequest, reply: Reply, headers: Headers) -> No
             large = len(body) > _IN_THREAD_FROM
             body = await asyncio.to_thread(_compressed, body) if large else _compressed(body)
     media = b"content-type: %b\r\n" % reply.media
-    await incoming.reply(reply.status, body, headers, media)
+    incoming.reply(reply.status, body, headers, media)
 
 
 def _is_sign_in(incoming: IncomingRequest) -> bool:

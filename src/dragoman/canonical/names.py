@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from dragoman.canonical.requests import ToolRef
 
@@ -68,6 +68,10 @@ class ToolNames:
                     flat = _hashed(legal, repr(key), limit)
             self._outward[key] = flat
             self._inward[flat] = ref
+
+    def __iter__(self) -> Iterator[str]:
+        """The upstream names of all tools."""
+        return iter(self._inward)
 
     def __len__(self) -> int:
         """How many tools there are."""

@@ -330,7 +330,7 @@ class IncomingRequest:
             self.observer.on_data(data)
         self.sink.end(data)
 
-    async def reply(
+    def reply(
         self, status: int, body: bytes, headers: Headers | None = None, media: bytes = _JSON
     ) -> None:
         """Send a whole answer, in one write. `media` is the line of its content type."""
@@ -345,7 +345,7 @@ class IncomingRequest:
             self.observer.on_data(body)
         self.sink.respond(status, lines, body)
 
-    async def fail(self, fault: Fault, headers: Headers | None = None) -> None:
+    def fail(self, fault: Fault, headers: Headers | None = None) -> None:
         """Answer with an error in the client's own shape."""
         status, body, own = rendered(self.codec, fault, self.request_id, self.options)
         asked = self.operation
@@ -353,7 +353,7 @@ class IncomingRequest:
             # What asks for a stream in another form reads its errors in that form, too.
             framing = asked.form.framing()
             body = framing.write(encode(body)) + framing.end()
-        await self.reply(status, body, [*own, *(headers or ())])
+        self.reply(status, body, [*own, *(headers or ())])
 
     def _begin(self, status: int) -> None:
         self.status = status

@@ -119,25 +119,23 @@ def failure(reason: str) -> Fault:
 def finish_of(reason: str) -> Finish | None:
     """The end of an answer that is passed through, by its finish reason alone; None if that is
     unknown."""
-    word = plain(reason)
-    found = _OWN.get(word)
-    if found is None:
-        found = next((one for words, one in _REASONS if word in words), None)
-    return None if found is None else Finish(found)
+    return _FINISHES.get(plain(reason))
 
 
-_OWN = {
-    "stop_sequence": FinishReason.STOP_SEQUENCE,
-    "stop_sequence_reached": FinishReason.STOP_SEQUENCE,
-    "pause_turn": FinishReason.PAUSE,
-    "model_context_window_exceeded": FinishReason.CONTEXT_WINDOW,
+# The later ones win.
+_FINISHES = {
+    word: Finish(reason)
+    for reason, words in (
+        (FinishReason.CONTENT_FILTER, FILTER_WORDS),
+        (FinishReason.LENGTH, LENGTH_WORDS),
+        (FinishReason.TOOL_CALLS, TOOL_WORDS),
+        (FinishReason.STOP, STOP_WORDS),
+        (FinishReason.STOP_SEQUENCE, ("stop_sequence", "stop_sequence_reached")),
+        (FinishReason.PAUSE, ("pause_turn",)),
+        (FinishReason.CONTEXT_WINDOW, ("model_context_window_exceeded",)),
+    )
+    for word in words
 }
-_REASONS = (
-    (STOP_WORDS, FinishReason.STOP),
-    (TOOL_WORDS, FinishReason.TOOL_CALLS),
-    (LENGTH_WORDS, FinishReason.LENGTH),
-    (FILTER_WORDS, FinishReason.CONTENT_FILTER),
-)
 
 
 def unknown_finish(word: object) -> Fault:

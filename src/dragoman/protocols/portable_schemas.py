@@ -17,6 +17,8 @@ from dragoman.canonical.names import safe_id
 from dragoman.canonical.tools import with_renamed_keys
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import to_json_text
+from dragoman.protocols.fields import MAX_DEPTH
+from dragoman.protocols.reading import carried_object
 
 JsonSchema = dict[str, Any]
 
@@ -65,11 +67,13 @@ _LEGAL = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 class Traits(Struct, frozen=True):
     """What the text of a schema shows without decoding all of it.
 
-    `is_plain`: an object that combines nothing, in current words. `is_complete`: it has properties
-    besides, and no arrays. `has_legal_names`: there are properties at its root alone, with names
-    that Messages services take. Where one is False, all of the schema is to be looked at.
+    `is_shallow`: an object whose nesting is within the limit. `is_plain`: it combines nothing, in
+    current words. `is_complete`: it has properties besides, and no arrays. `has_legal_names`: there
+    are properties at its root alone, with names that Messages services take. Where one is False,
+    all of the schema is to be looked at.
     """
 
+    is_shallow: bool
     is_plain: bool
     is_complete: bool
     has_legal_names: bool
@@ -86,7 +90,7 @@ class _Root(Struct):
 
 
 _root = decoder(_Root)
-_UNKNOWN: Final = Traits(False, False, False)
+_UNKNOWN: Final = Traits(False, False, False, False)
 
 
 def traits_of(schema: Raw) -> Traits:
@@ -94,6 +98,11 @@ def traits_of(schema: Raw) -> Traits:
     ones that are short are kept."""
     text = bytes(schema)
     return _kept_traits(text) if len(text) <= _LONGEST_KEPT else _traits(text)
+
+
+def carried_schema(raw: Raw, path: str) -> Raw | None:
+    """As `carried_object`, of the schema of a tool's arguments."""
+    return raw if traits_of(raw).is_shallow else carried_object(raw, path)
 
 
 def _traits(text: bytes) -> Traits:
@@ -106,6 +115,7 @@ def _traits(text: bytes) -> Traits:
     is_plain = is_object and not has_old_words(text)
     is_escaped, names = b"\\u" in text, root.properties
     return Traits(
+        is_shallow=text.count(b"{") + text.count(b"[") <= MAX_DEPTH,
         is_plain=is_plain,
         is_complete=is_plain and names is not None and not is_escaped and b'"array"' not in text,
         has_legal_names=not is_escaped

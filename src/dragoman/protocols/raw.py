@@ -68,7 +68,8 @@ def messages_in(raw: Raw | None) -> list[BareMessage]:
 def holds(raw: Raw | None, word: bytes) -> bool:
     """Whether the text of a value has this word, such as a name in quotation marks: a string that
     quotes it has it with backslashes."""
-    return raw is not None and word in bytes(raw)
+    # `in` fails first to take bytes for a number, which costs more than the search.
+    return raw is not None and bytes(raw).find(word) >= 0
 
 
 def hides_words(text: bytes) -> bool:

@@ -28,12 +28,11 @@ from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.openai_responses.conversations import no_conversations
 from dragoman.protocols.openai_responses.errors import error_members
+from dragoman.protocols.openai_responses.stored import STORED, previous_not_found
 from dragoman.responses.conversations import (
-    ENDS,
     LONGEST_ID,
     StoredConversations,
     item_not_found,
-    previous_not_found,
 )
 from dragoman.responses.response_store import ResponseStoreThread
 from dragoman.serving.answers import MOST_BYTES, is_stream, read_error
@@ -222,14 +221,14 @@ class UpstreamResponses:
                 if not 200 <= answer.status < 300:
                     message = builder.mask.error(await read_error(answer))
                     if answer.status in _TOLD_AS_IT_IS and _CODEC.translate.is_own_error(message):
-                        await incoming.reply(answer.status, message)
+                        incoming.reply(answer.status, message)
                         return
                     if answer.status in _ACCOUNT_IS_OUT:
                         raise DragomanError(_OUT)
                     raise DragomanError(
                         refused(_CODEC, answer.status, answer.headers, message).fault
                     )
-                if is_stream(answer, b""):
+                if is_stream(answer, b"", _CODEC.endpoint.media):
                     await self._send(incoming, answer, ResumedStream(builder.mask))
                     return
                 body = builder.mask.secrets_in(await answer.read(MOST_BYTES, incoming.reserve))
@@ -239,7 +238,7 @@ class UpstreamResponses:
             await self._forget_owner(name, caller)
         elif incoming.method == "GET":
             await self.save_owner(_names_in(body), caller, account.name)
-        await incoming.reply(200, body)
+        incoming.reply(200, body)
 
     async def _send(
         self, incoming: IncomingRequest, answer: UpstreamResponse, stream: ResumedStream
@@ -341,7 +340,7 @@ class UpstreamRecorder(AnswerRecorder):
         if self._stores:
             decoder = Decoder()
             for frame in [*decoder.feed(data), *decoder.finish()]:
-                if frame.event in ENDS:
+                if frame.event in STORED.ends:
                     names = _names_in(frame.data)
                     await self._upstream_responses.save_owner(names, self._caller, self._account)
         return data

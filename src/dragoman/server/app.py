@@ -254,7 +254,7 @@ class Gateway:
             # The server is going down.
             record.error = record.error or SHUTTING_DOWN.kind
             if not incoming.status:
-                await incoming.fail(SHUTTING_DOWN)
+                incoming.fail(SHUTTING_DOWN)
             elif not incoming.ended:
                 raise
         except Exception as error:
@@ -264,7 +264,7 @@ class Gateway:
                 record.losses = error.losses
             # Once it has begun it is too late for words: the server breaks the connection off.
             if not incoming.status:
-                await incoming.fail(fault)
+                incoming.fail(fault)
         finally:
             self._recorder.record(incoming, record)
             if self._log is not None:
@@ -282,7 +282,7 @@ class Gateway:
         """
         method = incoming.method
         if method == "OPTIONS":
-            return incoming.reply(200, b"")
+            return _permit(incoming)
         if route is None:
             message = f"Unknown path: {method} {incoming.path[:200]}"
             if now.admin is None and incoming.path.startswith(("/ui", "/admin")):
@@ -396,7 +396,7 @@ class Gateway:
         openmetrics = takes_openmetrics(incoming.headers.get(b"accept", b""))
         text = await self._scrape.text(openmetrics=openmetrics)
         media = b"content-type: %b\r\n" % content_type(openmetrics=openmetrics)
-        await incoming.reply(200, text, media=media)
+        incoming.reply(200, text, media=media)
 
     async def _healthy(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         health = {"status": "ok"}
@@ -404,15 +404,15 @@ class Gateway:
             health["store"] = "failing"
         if self._scrape.limits_away is not None and self._scrape.limits_away():
             health["limits"] = "away"
-        await incoming.reply(200, to_json(health))
+        incoming.reply(200, to_json(health))
 
     async def _ready(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         if self.draining:
-            await incoming.reply(503, b'{"status":"draining"}')
+            incoming.reply(503, b'{"status":"draining"}')
         elif not self.pool.usable():
-            await incoming.reply(503, b'{"status":"no usable account"}')
+            incoming.reply(503, b'{"status":"no usable account"}')
         else:
-            await incoming.reply(200, to_json({"status": "ready", **self._scrape.workers()}))
+            incoming.reply(200, to_json({"status": "ready", **self._scrape.workers()}))
 
 
 def _address(incoming: IncomingRequest, now: Generation) -> str:
@@ -444,6 +444,11 @@ def check_content_type(value: bytes | None) -> None:
         raise refusal(
             FaultKind.UNSUPPORTED_MEDIA_TYPE, "The request's content type must be application/json."
         )
+
+
+async def _permit(incoming: IncomingRequest) -> None:
+    """Answer a preflight."""
+    incoming.reply(200, b"")
 
 
 def _grant(incoming: IncomingRequest) -> None:

@@ -23,9 +23,9 @@ async def front_page(incoming: IncomingRequest, caller: Caller, record: Record) 
     incoming.shared.append((b"vary", b"accept"))
     if _is_browser(incoming.headers.get(b"accept", b"").lower()):
         incoming.shared.append((b"content-security-policy", _POLICY))
-        await incoming.reply(200, _page(), media=_HTML)
+        incoming.reply(200, _page(), media=_HTML)
     else:
-        await incoming.reply(200, _document())
+        incoming.reply(200, _document())
 
 
 def _is_browser(accept: bytes) -> bool:

@@ -187,7 +187,7 @@ class ModelEndpoints:
         query = {
             name: values[-1] for name, values in parse_qs(incoming.query.decode("latin-1")).items()
         }
-        await incoming.reply(200, to_json(form.write_list(models, query)))
+        incoming.reply(200, to_json(form.write_list(models, query)))
 
     async def show(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
@@ -201,7 +201,7 @@ class ModelEndpoints:
         if model is None or not self._catalogue.may_list(caller, name):
             raise model_not_found(name)
         entry = incoming.codec.endpoint.models.write_model(name, model.owner, model.details)
-        await incoming.reply(200, to_json(entry))
+        incoming.reply(200, to_json(entry))
 
 
 def _reason(error: Exception) -> str:

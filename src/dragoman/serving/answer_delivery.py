@@ -90,7 +90,7 @@ async def deliver_whole(
     if len(reply) > _SMALL:
         incoming.reserve(len(reply))
     context.note_usage()
-    await incoming.reply(200, reply, context.headers())
+    incoming.reply(200, reply, context.headers())
 
 
 async def deliver_stream(
@@ -111,7 +111,7 @@ async def deliver_stream(
     ending = _ending(context, answer)
     try:
         chunk = await beginning(answer)
-        streams = is_stream(answer, chunk)
+        streams = is_stream(answer, chunk, context.call.endpoint.media)
         if streams:
             stream = context.call.open_stream()
             context.read_from(stream)
@@ -381,17 +381,23 @@ async def deliver_refusal(context: RequestContext, failure: Failure) -> None:
     """Send the client the upstream's own error: the request itself is at fault."""
     context.record.error = failure.fault.kind
     is_of_request = failure.status >= 500 and failure.fault.kind in _OF_REQUEST
+    is_misrouted = failure.fault.kind is FaultKind.MODEL_NOT_FOUND and failure.status == 400
     verbatim = (
         context.call.passes_through
+        and not is_misrouted
         and 400 <= failure.status < 600
         and failure.fault.kind is not FaultKind.CONTEXT_TOO_LONG
         and not is_of_request
         and context.call.codec.translate.is_own_error(failure.body)
     )
     if verbatim and await _is_uncommitted(context):
-        await context.incoming.reply(failure.status, failure.body)
+        context.incoming.reply(failure.status, failure.body)
         return
     fault = failure.fault
+    if is_misrouted:
+        name, model = context.plan.upstream.name, context.plan.target.model
+        message = f"The upstream {name} does not serve {model[:200]}: {fault.message}"
+        fault = replace(fault, message=message)
     if failure.status >= 500 and fault.status is None and not is_of_request:
         # A rule has it returned to the client, so it keeps its status.
         fault = replace(fault, status=min(failure.status, 599))
@@ -402,7 +408,7 @@ async def deliver_fault(context: RequestContext, fault: Fault) -> None:
     """Send the client an error: with its status while that is possible, else in the stream."""
     context.record.fail(fault)
     if await _is_uncommitted(context):
-        await context.incoming.fail(fault)
+        context.incoming.fail(fault)
     elif context.delivery is not None:
         stream = context.stream or context.call.open_stream()
         await context.delivery.end(stream.fail(fault))

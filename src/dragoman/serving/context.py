@@ -223,7 +223,10 @@ class RequestContext:
 
     def _note_cut(self, reported: Usage) -> None:
         """Report a prompt of which the upstream counts so little that it has cut it."""
-        least = self.least_prompt if self.stream is not None else least_prompt(self.call.body)
+        if self.stream is not None:
+            least = self.least_prompt
+        else:
+            least = least_prompt(self.call.body, reported.input)
         if 0 < reported.input < least and not self.outcome.estimated:
             detail = (
                 "the upstream counts much less than was sent: it has cut the conversation without a"

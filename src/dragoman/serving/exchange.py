@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -59,7 +59,8 @@ from dragoman.serving.failures import (
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.serving.idempotency import key_for
 from dragoman.serving.large import LargeBodies
-from dragoman.serving.learnt import NOTHING, corrected, key_of
+from dragoman.serving.learnt import NOTHING, OMITTED, corrected, key_of
+from dragoman.serving.limits.accounts import AccountLimits
 from dragoman.serving.limits.admission import Admission, capped
 from dragoman.serving.plan import POLICY, Plan
 from dragoman.serving.recorder import AnswerRecorder
@@ -77,6 +78,9 @@ _REFITTED = frozenset(
     {FaultKind.INVALID_REQUEST, FaultKind.UNPROCESSABLE, FaultKind.CONTEXT_TOO_LONG}
 )
 """Kinds of refusals that may say what the upstream takes in place of what it was sent."""
+
+_MOST_OMITTED = 4
+"""Members that are left out of one request, one after another, until it is returned as refused."""
 
 _LAST_WORDS_S = 0.2
 """Seconds for which an answer over WebSocket is read on when its client has left."""
@@ -247,6 +251,11 @@ class Exchange:
         settings = plan.settings
         if POLICY in context.incoming.headers:
             settings = plan.settings_for(context.incoming)
+        codec = context.incoming.codec
+        if plan.upstream.codec is codec and (
+            headers := codec.endpoint.passed_on(context.incoming.headers)
+        ):
+            settings = replace(settings, headers=headers)
         if known := self.resolver.learnt.of(context.caller.name, plan.target):
             settings = corrected(settings, _without_limit_needed(context, known))
         request, upstream = context.request, plan.upstream.protocol
@@ -389,7 +398,11 @@ class Exchange:
             lease = await attempts.next()
         while lease is not None:
             try:
-                attempt = self._attempt(context, lease)
+                within = self._upstreams.limits
+                if within is None:
+                    attempt = self._call(context, lease)
+                else:
+                    attempt = self._call_within(within, context, lease)
                 await (attempt if attempts is None else attempts.within(lease, attempt))
                 return None
             except Failure as failure:
@@ -435,7 +448,9 @@ class Exchange:
         attempts.start(context.plan, context.keys, context.only, following)
         return attempts
 
-    async def _attempt(self, context: RequestContext, lease: Lease) -> None:
+    async def _call_within(
+        self, limits: AccountLimits, context: RequestContext, lease: Lease
+    ) -> None:
         """Call the upstream with one account and deliver its answer, within the limits of that
         account.
 
@@ -443,10 +458,7 @@ class Exchange:
             Failure: as `_call`, or too little is left of a limit.
             Refused: as `_call`.
         """
-        limits, reserved = self._upstreams.limits, None
-        if limits is not None:
-            name = lease.account.name
-            reserved = await limits.reserve(context.request, context.plan, name)
+        reserved = await limits.reserve(context.request, context.plan, lease.account.name)
         if reserved is None:
             await self._call(context, lease)
             return
@@ -481,14 +493,14 @@ class Exchange:
         while True:
             context.record.sent_at = time.perf_counter()
             context.record.bytes_up, context.record.bytes_down = len(context.call.body), 0
-            send = partial(_send, context, lease, builder, client)
-            rounds = context.rounds = self._rounds(context, builder, send)
+            rounds = context.rounds = self._rounds(context, lease, builder, client)
             try:
                 used = await builder.ready()
-                answer = await send()
+                answer = await _send(context, lease, builder, client)
                 try:
                     self._upstreams.pool.heard(lease, answer.headers)
-                    await _check(context, builder, answer)
+                    if not answer.is_good:
+                        raise await _refusal(context, builder, answer)
                     if context.corrected:
                         self.resolver.learnt.learn(context.caller.name, context.corrected)
                     if context.delivery is None:
@@ -528,8 +540,9 @@ class Exchange:
     def _rounds(
         self,
         context: RequestContext,
+        lease: Lease,
         builder: UpstreamRequestBuilder,
-        send: Callable[[], Awaitable[UpstreamResponse]],
+        client: UpstreamClient,
     ) -> Rounds | None:
         """The calls that may follow the first, where the model may have the web searched."""
         call = context.call
@@ -537,13 +550,13 @@ class Exchange:
             return None
 
         async def ask() -> UpstreamResponse:
-            answer = await send()
+            answer = await _send(context, lease, builder, client)
+            if answer.is_good:
+                return answer
             try:
-                await _check(context, builder, answer)
-            except Failure:
+                raise await _refusal(context, builder, answer)
+            finally:
                 answer.close()
-                raise
-            return answer
 
         admit = partial(self._admission.admit_more, context.record)
         return Rounds(self._upstreams.engine, call, admit, ask)
@@ -554,19 +567,19 @@ class Exchange:
         if failure.fault.kind not in _REFITTED:
             return False
         call = context.call
-        values = _without_limit_needed(
-            context, refitted(failure.fault.message, call.settings.capabilities)
-        )
+        words, capabilities = failure.fault.message, call.settings.capabilities
+        found = call.endpoint.refits(words, capabilities) or refitted(words, capabilities)
+        values = _without_limit_needed(context, found)
         key = key_of(context.plan.target)
         before = context.corrected.get(key, NOTHING)
-        if values.keys() <= before.keys():
+        if values.keys() <= before.keys() and not _grows(values, before):
             return False
         settings = corrected(call.settings, values)
         try:
             again = await self._large.translate(context.request, call.codec.name, settings)
         except InvalidRequest:
             return False
-        if again.body == call.body:
+        if again.body == call.body and again.headers_passed == call.headers_passed:
             return False
         again.account, again.mask = call.account, call.mask
         again.request_id, again.response_id = call.request_id, call.response_id
@@ -574,6 +587,16 @@ class Exchange:
         context.update_headers()
         context.corrected = {**context.corrected, key: {**before, **values}}
         return True
+
+
+def _grows(values: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether more is to be left out of a request than before, where a service refuses one member
+    after another."""
+    return any(
+        isinstance(value, tuple) and len(before[name]) < len(value) <= _MOST_OMITTED
+        for name, value in values.items()
+        if name in OMITTED
+    )
 
 
 def _without_limit_needed(context: RequestContext, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -599,15 +622,15 @@ def _lingers(context: RequestContext) -> float:
     return _LAST_WORDS_S if context.stream is not None else 0.0
 
 
-async def _send(
+def _send(
     context: RequestContext, lease: Lease, builder: UpstreamRequestBuilder, client: UpstreamClient
-) -> UpstreamResponse:
+) -> Coroutine[Any, Any, UpstreamResponse]:
     """Send the request as it is now.
 
     Raises:
         CallError: there is no answer.
     """
-    return await client.send(
+    return client.send(
         _upstream_request(context, lease, builder),
         lease.waits[context.call.streams].limit,
         lease.fell_silent,
@@ -629,16 +652,12 @@ async def _renewed(
         raise failed_call(error, upstream) from None
 
 
-async def _check(
+async def _refusal(
     context: RequestContext, builder: UpstreamRequestBuilder, answer: UpstreamResponse
-) -> None:
-    """
-    Raises:
-        Failure: the upstream refused.
-    """
-    if not 200 <= answer.status < 300:
-        body = builder.mask.error(await read_error(answer))
-        raise refused(context.call.codec, answer.status, answer.headers, body)
+) -> Failure:
+    """The failure of a call that the upstream refused."""
+    body = builder.mask.error(await read_error(answer))
+    return refused(context.call.codec, answer.status, answer.headers, body)
 
 
 def _upstream_request(
@@ -652,7 +671,7 @@ def _upstream_request(
     return builder.post(
         call.path,
         call.body,
-        context.incoming.headers if call.passes_through else None,
+        call.headers_passed if call.passes_through else None,
         stream=call.streams,
         route=route,
         proxy=lease.proxy,
@@ -669,7 +688,7 @@ def _socket_use(context: RequestContext) -> SocketUse | None:
     upstream, continuation = context.plan.upstream, context.incoming.continuation
     if continuation is not None:
         continuation.add = None
-    turn = upstream.codec.endpoint.socket_turn
+    turn = upstream.endpoint.socket_turn
     if turn is None or upstream.websocket == "off":
         return None
     keys = context.keys

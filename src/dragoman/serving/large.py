@@ -16,6 +16,7 @@ from dragoman.processes.helper import Unfinished
 from dragoman.processes.helpers import Helpers
 from dragoman.protocols.base import Operation
 from dragoman.serving.large_body_tasks import (
+    Dropping,
     Source,
     answered,
     outlined,
@@ -135,9 +136,7 @@ class LargeBodies:
             call.codec.name,
             call.settings,
             call.account,
-            bound,
-            moved,
-            least,
+            Dropping(bound, moved, least),
         )
         if left_out:
             call.ledger, call.body = ledger, body

@@ -4,7 +4,7 @@ is small, and a body. `LargeBodies` has them called."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Raw, Struct
 
@@ -101,15 +101,21 @@ def translated(
     return call, call.body
 
 
+class Dropping(NamedTuple):
+    """The parameters of `Call.drop_reasoning`."""
+
+    bound: bool
+    moved: bool
+    least: int
+
+
 def reduced(
     body: bytes,
     source: Source,
     upstream: str,
     settings: CallSettings,
     account: str,
-    bound: bool,
-    moved: bool,
-    least: int,
+    dropping: Dropping,
 ) -> tuple[tuple[int, Ledger], bytes]:
     """What `Call.drop_reasoning` does for `account`: how many pieces were left out, and the ledger
     and body if there were some.
@@ -119,7 +125,7 @@ def reduced(
     """
     call = Call(request_of(body, source), upstream, settings)
     call.account = account
-    left_out = call.drop_reasoning(bound=bound, moved=moved, least=least)
+    left_out = call.drop_reasoning(**dropping._asdict())
     if not left_out:
         return (0, Ledger()), b""
     call.ledger.shorten(_MOST_LOSSES)

@@ -18,8 +18,10 @@ from dragoman.audit import Actor
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
+from dragoman.edge.rates import PerMinute
 from dragoman.edge.record import Record
-from dragoman.http.addresses import Proxies
+from dragoman.http.addresses import Proxies, counted
+from dragoman.keys.admins import Role
 from dragoman.keys.ring import Denied
 from dragoman.protocols.base import to_json
 from dragoman.sign_in import pages, tokens
@@ -55,6 +57,10 @@ Form = Mapping[str, str]
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 METADATA_PATH: Final = "/.well-known/oauth-authorization-server"
+MOST_BEGUN: Final = 1000
+"""Sign-ins that one address may begin in ten minutes, at one worker."""
+_MOST_ADDRESSES = 4096
+_LONGEST_STATE = 1024
 _MOST_FORM_BYTES = 32 * 1024
 _COOKIE = "dragoman_sign_in"
 _NO_STORE = [(b"cache-control", b"no-store"), (b"pragma", b"no-cache")]
@@ -87,6 +93,7 @@ class SignInEndpoints:
         self._cipher = cipher
         self._proxies = proxies
         self._wrong_codes = wrong_codes
+        self._begun = PerMinute(_MOST_ADDRESSES, window_s=CODE_S)
         self._store_failing_since: float | None = None
         self.tokens = tokens.AccessTokens(self._base, account_sync.people.signing_keys, cipher)
 
@@ -100,6 +107,7 @@ class SignInEndpoints:
             "/oauth/authorize": {"GET": self._authorize},
             "/oauth/callback": {"GET": self._callback},
             "/oauth/approve": {"POST": self._approve},
+            "/oauth/dashboard": {"GET": self._dashboard},
             "/device": {"GET": self._code_page, "POST": self._enter_code},
         }
         return {
@@ -111,13 +119,14 @@ class SignInEndpoints:
         """Make sure that there is a signing key, and that the cipher is ready."""
         with suppress(StoreError):
             actor = Actor("gateway", "gateway")
-            await self._sync.ask(
+            found = await self._sync.ask(
                 lambda store: self._desk_of(store.people, actor).ensure_signing_key(self._base)
             )
+            self._sync.people.signing_keys |= {key.id: key for key in found}
 
     async def _metadata(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         base = self._base
-        await incoming.reply(
+        incoming.reply(
             200,
             to_json(
                 {
@@ -147,6 +156,7 @@ class SignInEndpoints:
         client = form.get("client_id", form.get("surface", "")).replace("_", "-")
         client = client if client in CLIENTS else "claude-code"
         try:
+            self._count_begun(incoming)
             code, grant = await self._desk(incoming, lambda desk: desk.begin_device(client))
         except (Busy, StoreError):
             await _refuse(incoming, 503, "temporarily_unavailable")
@@ -162,7 +172,7 @@ class SignInEndpoints:
         }
         if self._settings.login_notice:
             answer["login_notice"] = self._settings.login_notice
-        await incoming.reply(200, to_json(answer), _NO_STORE)
+        incoming.reply(200, to_json(answer), _NO_STORE)
 
     async def _token(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         form = await self._form(incoming)
@@ -275,7 +285,7 @@ class SignInEndpoints:
         }
         if opened.person.identity.email:
             answer["email"] = opened.person.identity.email
-        await incoming.reply(200, to_json(answer), _NO_STORE)
+        incoming.reply(200, to_json(answer), _NO_STORE)
 
     async def _access_token(self, incoming: IncomingRequest, opened: Opened) -> str | None:
         now, known = time.time(), self._sync.people.signing_keys
@@ -296,7 +306,7 @@ class SignInEndpoints:
             await self._quietly(incoming, lambda desk: desk.end(session, "sign_out"))
         else:
             await self._quietly(incoming, lambda desk: desk.end_by(token, "sign_out"))
-        await incoming.reply(200, b"", _NO_STORE)
+        incoming.reply(200, b"", _NO_STORE)
 
     async def _code_page(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         query = dict(parse_qsl(incoming.query.decode("latin-1")))
@@ -315,6 +325,7 @@ class SignInEndpoints:
             await _page(incoming, pages.told_page("Too many wrong codes", text), 429)
             return
         try:
+            self._count_begun(incoming)
             begun = await self._desk(incoming, lambda desk: desk.enter(code, digest))
             if begun is None:
                 self._wrong_codes.failed(self._address(incoming))
@@ -334,6 +345,8 @@ class SignInEndpoints:
                 raise BadForm("The program that has sent you here is not known to this gateway.")
             if not is_loopback_redirect(uri):
                 raise BadForm("The program that has sent you here is not on this computer.")
+            if len(query.get("state", "")) > _LONGEST_STATE:
+                raise BadForm("The program that has sent you here asks for too much.")
         except BadForm as error:
             # Nobody is sent on to an address that is not known.
             await _page(incoming, pages.told_page("Sign-in refused", str(error)), 400)
@@ -348,10 +361,52 @@ class SignInEndpoints:
         redirect = Redirect(uri=uri, state=state, challenge=challenge, client=client)
         browser = tokens.digest(self._browser(incoming))
         try:
+            self._count_begun(incoming)
             begun = await self._desk(incoming, lambda desk: desk.visit(browser, redirect=redirect))
             await self._visit(incoming, *begun)
         except (ProviderAway, StoreError, Busy) as error:
             await self._told_away(incoming, error)
+
+    async def _dashboard(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        browser = tokens.digest(self._browser(incoming))
+        try:
+            self._count_begun(incoming)
+            begun = await self._desk(incoming, lambda desk: desk.visit(browser, dashboard=True))
+            await self._visit(incoming, *begun)
+        except (ProviderAway, StoreError, Busy) as error:
+            await self._told_away(incoming, error)
+
+    async def begin_dashboard(self, incoming: IncomingRequest, code: str) -> Opened | None:
+        """The session of a person who returns to the dashboard with a code; None if it is none.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        browser = tokens.digest(_cookie(incoming) or "")
+        try:
+            opened = await self._desk(incoming, lambda desk: desk.begin_dashboard(code, browser))
+        except (InvalidGrant, NotAllowed):
+            return None
+        await self._sync.exchanged()
+        return opened
+
+    async def dashboard_role(self, session: str) -> tuple[str, Role] | None:
+        """The name and the role of whoever has a session of the dashboard; None if it has ended, or
+        the person has none."""
+        people = self._sync.people
+        found = people.session(session)
+        if found is None:
+            await self._sync.exchanged()  # it may have begun at another worker
+            found = people.session(session)
+        person = None if found is None else people.person(found.person)
+        rule = None if person is None else people.rule_for(person)
+        if person is None or rule is None or rule.role is None or not rule.enabled:
+            return None
+        return person.name, rule.role
+
+    async def end_dashboard(self, incoming: IncomingRequest, session: str) -> None:
+        """End a session of the dashboard."""
+        await self._quietly(incoming, lambda desk: desk.end(session, "sign_out"))
 
     async def _visit(self, incoming: IncomingRequest, state: str, visit: Visit) -> None:
         """Send a browser to the provider."""
@@ -391,7 +446,12 @@ class SignInEndpoints:
         if found is None:
             await _page(incoming, pages.told_page("Sign-in refused", _GONE), 400)
             return
-        visit, device = found
+        state, visit, device = found
+        if visit.dashboard:
+            shown = await self._quietly(incoming, lambda desk: desk.dashboard_code(state, visit))
+            # After the # it is sent to nobody.
+            await _redirect(incoming, f"{self._base}/ui#sign-in={shown or 'failed'}")
+            return
         client = visit.redirect.client if visit.redirect else device.client if device else ""
         await _page(
             incoming,
@@ -493,6 +553,14 @@ class SignInEndpoints:
             incoming.shared.append((b"set-cookie", cookie.encode()))
         return found
 
+    def _count_begun(self, incoming: IncomingRequest) -> None:
+        """
+        Raises:
+            Busy: the address begins too many sign-ins, which would leave no room for others.
+        """
+        if self._begun.count(counted(self._address(incoming)), MOST_BEGUN):
+            raise Busy
+
     def _address(self, incoming: IncomingRequest) -> str:
         return self._proxies.client(incoming.address, incoming.headers)
 
@@ -547,16 +615,16 @@ def _csrf(browser: str) -> str:
 
 async def _refuse(incoming: IncomingRequest, status: int, error: str, about: str = "") -> None:
     answer = {"error": error, **({"error_description": about} if about else {})}
-    await incoming.reply(status, to_json(answer), _NO_STORE)
+    incoming.reply(status, to_json(answer), _NO_STORE)
 
 
 async def _page(incoming: IncomingRequest, body: bytes, status: int = 200) -> None:
-    await incoming.reply(status, body, pages.HEADERS, pages.HTML)
+    incoming.reply(status, body, pages.HEADERS, pages.HTML)
 
 
 async def _redirect(incoming: IncomingRequest, url: str) -> None:
     headers = [(b"location", url.encode()), *pages.HEADERS]
-    await incoming.reply(303, b"", headers)
+    incoming.reply(303, b"", headers)
 
 
 async def _send_to(

@@ -122,10 +122,11 @@ def _sampled_bytes(size: int, samples: list[bytes]) -> int:
     return round(size * (1 - share) + size * share / _FILE_BYTES)
 
 
-def least_prompt(body: bytes) -> int:
+def least_prompt(body: bytes, counted: int = 0) -> int:
     """The tokens that an upstream counts at least of a request, if it has read all of it; 0 for a
-    prompt that is not long."""
-    if len(body) * _TOKENS_PER_BYTE <= _LONG_PROMPT:
+    prompt that is not long, or of which it `counted` as many as there can be."""
+    most = len(body) * _TOKENS_PER_BYTE
+    if most <= _LONG_PROMPT or counted >= _LEAST_COUNTED * most:
         return 0
     size, samples = len(body), _samples(body)
     sampled = b"".join(samples)

@@ -47,6 +47,11 @@ class UpstreamResponse:
         self._incoming.close()
 
     @property
+    def is_good(self) -> bool:
+        """Whether its status says that the request was served."""
+        return 200 <= self.status < 300
+
+    @property
     def has_arrived(self) -> bool:
         """Whether there is nothing more to wait for; some of the body may not be taken yet."""
         return self._incoming.complete

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from dragoman.accounts.credentials.decide.refreshing import Credential
@@ -19,6 +19,7 @@ from dragoman.accounts.credentials.decide.signing import (
 )
 from dragoman.accounts.credentials.holding import PREPARING, Credentials, Held, NoCredential
 from dragoman.accounts.credentials.place import Place, place_of
+from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.config import Account, Config
 from dragoman.config.credentials import AwsCredentials
 
@@ -90,24 +91,25 @@ class Authoriser:
         if self._held is not None and self.current is None:
             await self._held.ready()
 
-    async def renewed(
-        self, used: Credential | None, status: int, headers: Mapping[str, str], text: str
-    ) -> bool:
+    async def renewed(self, used: Credential | None, status: int, symptom: Symptom) -> bool:
         """Whether a request that was refused may be repeated, authorised by something else: the
         service says that what was `used` has expired, or that the clocks differ.
 
         Raises:
             NoCredential: there is nothing else.
         """
-        if used is not None and used.keys is not None and is_of_clock(status, text):
-            theirs = clock_of(headers, text)
+        codes, text = symptom.words, symptom.text
+        if used is not None and used.keys is not None and is_of_clock(status, codes, text):
+            theirs = clock_of(symptom.headers, text)
             if theirs is None:
                 return False
             self._offset = theirs - self._clock()
             _log.warning("this machine's clock is off by %.0f s: set it", -self._offset)
             return True
         is_token = used is None or used.keys is None
-        if self._held is None or used is None or not says_expired(status, text, is_token=is_token):
+        if self._held is None or used is None:
+            return False
+        if not says_expired(status, codes, text, is_token=is_token):
             return False
         await self._held.renew(used)
         return True

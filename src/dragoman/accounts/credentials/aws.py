@@ -101,7 +101,7 @@ class _Source:
         own = settings.access_key_id, settings.secret_access_key
         if own[0] is not None and own[1] is not None:
             token = settings.session_token
-            secrets = own[1].reread(), "" if token is None else token.reread()
+            secrets = own[1].reveal(), "" if token is None else token.reveal()
             found = self._static(AwsKeys(own[0], *secrets))
         elif settings.profile is not None:
             found = await self._profile(settings.profile)
@@ -379,18 +379,12 @@ def _of_role(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def caller_identity(keys: AwsKeys, region: str, audience: str, now: float) -> str:
-    """A signed request for the identity of these keys, as JSON: a subject token for Google."""
+    """A signed request for the identity of these keys, as JSON that is encoded as in URLs: Google
+    takes it for a token."""
     host = f"sts.{region}.amazonaws.com"
     path = "/?Action=GetCallerIdentity&Version=2011-06-15"
-    target = ("x-goog-cloud-target-resource", audience)
-    added = Signer(keys, Scope(region, "sts")).headers(
-        Signable("POST", path, [("host", host), target]), now
-    )
-    headers = [("host", host), target, *added]
-    return msgspec.json.encode(
-        {
-            "url": f"https://{host}{path}",
-            "method": "POST",
-            "headers": [{"key": name, "value": value} for name, value in headers],
-        }
-    ).decode()
+    sent = [("host", host), ("x-goog-cloud-target-resource", audience)]
+    added = Signer(keys, Scope(region, "sts")).headers(Signable("POST", path, sent), now)
+    headers = [{"key": name, "value": value} for name, value in (*sent, *added)]
+    request = {"url": f"https://{host}{path}", "method": "POST", "headers": headers}
+    return quote(msgspec.json.encode(request))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -24,6 +25,8 @@ from dragoman.accounts.credentials.decide.refreshing import Credential, Credenti
 from dragoman.accounts.credentials.io import Ask, Unanswered, World
 from dragoman.accounts.credentials.place import Place, check_inputs
 from dragoman.config.credentials import AwsCredentials, GoogleCredentials
+
+_REGION = re.compile(r"[a-z0-9-]{1,40}")
 
 FORM = ("content-type", "application/x-www-form-urlencoded")
 JSON = ("content-type", "application/json")
@@ -194,6 +197,9 @@ class _Source:
             url = self._allowed(str(source["region_url"]), google_only=False)
             answer = await world.fetch(Ask("GET", url, is_direct=True), "the metadata of AWS")
             region = answer.body.decode("utf-8", "replace").strip()[:-1]
+            # It becomes part of the host that is sent a token.
+            if answer.status != 200 or _REGION.fullmatch(region) is None:
+                raise unavailable("the metadata of AWS names no region")
         found = await obtain_aws(AwsCredentials(), Place("", region=region), None, world)
         assert found.keys is not None
         return caller_identity(found.keys, region, _text(file, "audience"), world.clock())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from dragoman.accounts.credentials.aws import obtain_aws
 from dragoman.accounts.credentials.azure import obtain_azure
-from dragoman.accounts.credentials.decide.refreshing import Credential
+from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError
 from dragoman.accounts.credentials.google import obtain_google
 from dragoman.accounts.credentials.io import World
 from dragoman.accounts.credentials.messages import Obtain
@@ -17,6 +19,7 @@ from dragoman.config.credentials import (
     AzureCredentials,
     CommandCredentials,
     GoogleCredentials,
+    reread,
 )
 
 
@@ -29,8 +32,20 @@ async def obtain(
     Raises:
         CredentialError: there is none.
     """
-    settings, lack = account.credentials, asked.lack
-    assert settings is not None
+    try:
+        return await _obtained(account, place, asked, world, keeper)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # Its message may have what was read.
+        why = f"its files or what it was answered cannot be read ({type(error).__name__})"
+        raise CredentialError("unavailable", why) from None
+
+
+async def _obtained(
+    account: Account, place: Place, asked: Obtain, world: World, keeper: Keeper | None
+) -> Credential:
+    assert account.credentials is not None
+    settings = await asyncio.to_thread(reread, account.credentials)
+    lack = asked.lack
     if isinstance(settings, AwsCredentials):
         return await obtain_aws(settings, place, lack, world)
     if isinstance(settings, GoogleCredentials):

@@ -69,36 +69,37 @@ class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
     models: tuple[str, ...] = ()
 
 
+class LimitOf(Struct, frozen=True):
+    """A limit of the key `owner`, or of the team. Others may have its `name` (`key:cost:month`) and
+    count other `models`; `settings` distinguish it from them, and from its earlier settings."""
+
+    owner: str
+    name: str
+    is_team: bool = False
+    models: tuple[str, ...] = ()
+    settings: str = ""
+
+
 def of_limit(
-    owner: str,
-    limit: str,
-    percent: int,
-    resets_at: float | None,
-    now: float,
-    *,
-    is_team: bool = False,
-    models: Sequence[str] = (),
-    settings: str = "",
-    refuses: bool = False,
+    limit: LimitOf, percent: int, resets_at: float | None, now: float, *, refuses: bool = False
 ) -> Alert:
-    """The alert of a share of a limit that was reached, in percent: of the key `owner`, or of the
-    team; or that it `refuses` requests while so much is used, which it does before all is. `limit`
-    is its name (`key:cost:month`), which others may have that count other `models`; `settings`
-    distinguish it from them, and from its own earlier settings. It is sent once until `resets_at`,
-    once for ever if that is None."""
+    """The alert of a share of a limit that was reached, in percent; or that it `refuses` requests
+    while so much is used, which it does before all is. It is sent once until `resets_at`, once for
+    ever if that is None."""
+    owner, is_team = limit.owner, limit.is_team
     whose = "team" if is_team else "key"
-    used = f"{percent} % of the limit {limit} of the {whose} {owner} are used"
-    which = blake2b(settings.encode(), digest_size=12).hexdigest()
+    used = f"{percent} % of the limit {limit.name} of the {whose} {owner} are used"
+    which = blake2b(limit.settings.encode(), digest_size=12).hexdigest()
     return Alert(
         type="limit.refused" if refuses else "limit.used",
         at=now,
         text=f"{used}, and it refuses requests." if refuses else f"{used}.",
-        key=f"limit {whose} {owner} {limit} {which} {'refused' if refuses else percent}",
+        key=f"limit {whose} {owner} {limit.name} {which} {'refused' if refuses else percent}",
         until=now + _FOR_EVER_S if resets_at is None else resets_at,
         client="" if is_team else owner,
         team=owner if is_team else "",
-        limit=limit,
-        models=tuple(models),
+        limit=limit.name,
+        models=limit.models,
         used=percent / 100,
         resets_at=resets_at,
     )

@@ -154,7 +154,7 @@ class Sending:
             fault = fault_of(error, incoming.request_id)
             record.error = fault.kind
             if not incoming.status:
-                await incoming.fail(fault)
+                incoming.fail(fault)
         finally:
             record.caller = CALLER
             if not self._wanted.scenario:

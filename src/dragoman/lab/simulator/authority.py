@@ -25,6 +25,7 @@ KEY_ID = "AKIDSIMULATED"
 SECRET = "simulated-secret-access-key"
 TOKEN = "sim-token-"
 _LATEST_SKEW_S = 300.0
+_GOOGLE_TOKEN_URL = "https://oauth2.googleapis.com/token"
 _REDEEMABLE = "refresh-"
 
 Answer = tuple[int, list[tuple[str, str]], bytes]
@@ -147,7 +148,12 @@ class Authority:
             f"<AccessKeyId>{id}</AccessKeyId><SecretAccessKey>{secret}</SecretAccessKey>"
             f"<SessionToken>{token}</SessionToken><Expiration>{_moment(until)}</Expiration>"
         )
-        return 200, [], f"<R><Result><Credentials>{tags}</Credentials></Result></R>".encode()
+        name = fields["Action"]
+        role = f"<AssumedRoleUser><Arn>{fields['RoleArn']}</Arn></AssumedRoleUser>"
+        result = f"<{name}Result><Credentials>{tags}</Credentials>{role}</{name}Result>"
+        space = "https://sts.amazonaws.com/doc/2011-06-15/"
+        body = f'<{name}Response xmlns="{space}">{result}</{name}Response>'
+        return 200, [("content-type", "text/xml")], body.encode()
 
     def _imds_token(self, record: RecordedRequest, fields: Mapping[str, Any]) -> Answer:
         if not _header(record, "x-aws-ec2-metadata-token-ttl-seconds"):
@@ -179,8 +185,9 @@ class Authority:
             }
         )
 
-    def check_signature(self, record: RecordedRequest) -> str:
-        """The access key id by which a request is signed.
+    def check_signature(self, record: RecordedRequest, wire_path: str = "") -> str:
+        """The access key id by which a request is signed; `wire_path` is its path as it was sent,
+        where that does not follow from the decoded one.
 
         Raises:
             ApiError: the signature, its time or its session is not valid.
@@ -216,7 +223,7 @@ class Authority:
             for name, _, value in pairs
         )
         body = hashlib.sha256(record.body).hexdigest()
-        path = quote(record.path, safe="/-_.~")
+        path = quote(wire_path or record.path, safe="/-_.~")
         canonical = "\n".join([record.method, path, query, lines, parts["SignedHeaders"], body])
         key = f"AWS4{self.secrets[id]}".encode()
         for part in (day, region, service, "aws4_request"):
@@ -242,8 +249,8 @@ class Authority:
     def _token_answer(self, name: str, *headers: tuple[str, str], **more: object) -> Answer:
         life = int(self.life_s) if self.life_s >= 1 else self.life_s
         body = {"access_token": self.token(name), "expires_in": life, "token_type": "Bearer"}
-        status, _, encoded = _json(body | more)
-        return status, list(headers), encoded
+        status, own, encoded = _json(body | more)
+        return status, [*own, *headers], encoded
 
     def check_token(self, token: str) -> None:
         """
@@ -260,8 +267,9 @@ class Authority:
                 raise _Denied(400, {"error": "invalid_grant"})
             return self._token_answer("google")
         claims = self._claims(str(fields.get("assertion", "")))
-        url = f"http://{_header(record, 'host')}{record.path}"
-        if claims.get("aud") != url or not claims.get("scope"):
+        # Libraries of the vendor name its own server, whatever the file does.
+        urls = (f"http://{_header(record, 'host')}{record.path}", _GOOGLE_TOKEN_URL)
+        if claims.get("aud") not in urls or not claims.get("scope"):
             raise _Denied(400, {"error": "invalid_grant", "error_description": "Invalid JWT"})
         return self._token_answer("google")
 

@@ -26,11 +26,12 @@ from dragoman.protocols.anthropic_messages.schemas import is_enforceable
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.portable_schemas import (
+    carried_schema,
     legal_names,
     traits_of,
     with_names,
 )
-from dragoman.protocols.reading import UNKNOWN, Reader, carried_object, report_lost
+from dragoman.protocols.reading import UNKNOWN, Reader, report_lost
 from dragoman.protocols.tools import (
     NO_TOOLS,
     NOT_OFFERED,
@@ -66,7 +67,7 @@ def _read_tool(tool: shapes.Tool, path: str, extras: list[Extra]) -> Tool:
     return FunctionTool(
         name=tool.name,
         description=tool.description,
-        schema=carried_object(tool.input_schema, f"{path}.input_schema"),
+        schema=carried_schema(tool.input_schema, f"{path}.input_schema"),
         strict=tool.strict,
         deferred=tool.defer_loading or False,
         cache=cache_mark(tool.cache_control),

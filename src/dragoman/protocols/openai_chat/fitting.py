@@ -58,7 +58,8 @@ _CONTENT = CONTENT.encode()
 def may_have_envelopes(checked: Checked) -> bool:
     """Whether there is reasoning that may be in an envelope."""
     return any(
-        bool(message.reasoning_details) or holds(message.tool_calls, _CONTENT)
+        bool(message.reasoning_details)
+        or (bool(message.tool_calls) and holds(message.tool_calls, _CONTENT))
         for message in checked.messages
     )
 
@@ -126,10 +127,10 @@ def _lacks_reasoning(message: _Message) -> bool:
 
 def _is_misplaced(messages: Sequence[_Message], role: str) -> bool:
     """Whether there is a system message other than one of this role at the beginning."""
-    first = messages[:1]
-    return any(message.role in SYSTEM_ROLES for message in messages[1:]) or any(
-        message.role in SYSTEM_ROLES and message.role != role for message in first
-    )
+    for place, message in enumerate(messages):
+        if message.role in SYSTEM_ROLES and (place or message.role != role):
+            return True
+    return False
 
 
 def _has_unfit_tools(

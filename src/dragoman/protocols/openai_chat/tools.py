@@ -27,7 +27,8 @@ from dragoman.protocols.openai_schemas import (
     is_strict,
     write_parameters,
 )
-from dragoman.protocols.reading import UNKNOWN, carried_object
+from dragoman.protocols.portable_schemas import carried_schema
+from dragoman.protocols.reading import UNKNOWN
 from dragoman.protocols.searches import CONTEXT_SIZES, PLACES
 from dragoman.protocols.tools import (
     NO_TOOLS,
@@ -106,7 +107,7 @@ def _function(function: shapes.Function, path: str) -> FunctionTool:
     return FunctionTool(
         name=function.name,
         description=function.description,
-        schema=carried_object(function.parameters, f"{path}.parameters"),
+        schema=carried_schema(function.parameters, f"{path}.parameters"),
         strict=function.strict,
         path=path,
     )

@@ -22,7 +22,8 @@ from dragoman.jsontext import object_of
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import shapes
-from dragoman.protocols.reading import Reader, carried_object, report_lost, text
+from dragoman.protocols.portable_schemas import carried_schema
+from dragoman.protocols.reading import Reader, report_lost, text
 
 TOOL_SEARCH: Final = "tool_search"
 """The wire type of the search, and the name of the function that replaces it."""
@@ -190,7 +191,7 @@ def read_search_tool(value: JsonObject, path: str, extras: list[Extra]) -> Funct
     return FunctionTool(
         name=TOOL_SEARCH,
         description=tool.description or _SEARCHES,
-        schema=carried_object(tool.parameters, f"{path}.parameters") or _QUERY,
+        schema=carried_schema(tool.parameters, f"{path}.parameters") or _QUERY,
         form=TOOL_SEARCH,
         path=path,
     )

@@ -28,7 +28,8 @@ from dragoman.protocols.fields import JsonObject, check_depth
 from dragoman.protocols.openai_responses import shapes, web_search, wire
 from dragoman.protocols.openai_responses.client_tools import read_machine_tool, read_search_tool
 from dragoman.protocols.openai_schemas import is_strict, write_parameters
-from dragoman.protocols.reading import Reader, carried_object, report_lost, text
+from dragoman.protocols.portable_schemas import carried_schema
+from dragoman.protocols.reading import Reader, report_lost, text
 from dragoman.protocols.tools import NOT_OFFERED, drop_deferral, drop_hosted, drop_mark, drop_strict
 
 _VERSION = re.compile(r"_\d{4}_\d{2}_\d{2}$")
@@ -99,7 +100,7 @@ def _read_callable(
         return FunctionTool(
             name=tool.name,
             description=tool.description,
-            schema=carried_object(tool.parameters, f"{path}.parameters"),
+            schema=carried_schema(tool.parameters, f"{path}.parameters"),
             strict=tool.strict,
             namespace=namespace,
             deferred=tool.defer_loading or False,

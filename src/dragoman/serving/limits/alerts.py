@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from math import isfinite
 
-from dragoman.accounts.decide.alerts import Alert, of_limit
+from dragoman.accounts.decide.alerts import Alert, LimitOf, of_limit
 from dragoman.config.windows import Rolling
 from dragoman.limits.counters import counts_until
 from dragoman.limits.rules import Rule
@@ -50,19 +50,10 @@ class LimitAlerts:
         self, rule: Rule, percent: int, ends: float, now: float, *, refuses: bool = False
     ) -> None:
         if _is_reported(rule):
-            self._notify(
-                of_limit(
-                    rule.owner,
-                    rule.name,
-                    percent,
-                    ends if isfinite(ends) else None,
-                    now,
-                    is_team=rule.is_team,
-                    models=rule.limit.models or (),
-                    settings=repr(rule.limit),
-                    refuses=refuses,
-                )
-            )
+            models, settings = tuple(rule.limit.models or ()), repr(rule.limit)
+            limit = LimitOf(rule.owner, rule.name, rule.is_team, models, settings)
+            until = ends if isfinite(ends) else None
+            self._notify(of_limit(limit, percent, until, now, refuses=refuses))
 
 
 def _is_reported(rule: Rule) -> bool:

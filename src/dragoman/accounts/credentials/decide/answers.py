@@ -19,6 +19,7 @@ UNKNOWN_LIFE_S = 300.0
 
 _LONGEST_TOKEN = 64 * 1024
 _TAG = "<{0}>([^<]*)</{0}>"
+_CODE = re.compile(r"[A-Za-z][A-Za-z_.]{1,62}|[0-9]{1,6}")
 
 
 def unavailable(why: str) -> CredentialError:
@@ -78,11 +79,13 @@ def refusal(status: int, body: bytes, who: str, lasting: Mapping[str, str]) -> C
     """The error for an answer with an error status. `lasting` are codes of errors after which a
     person has to act, and what to do."""
     code, text = error_words(body)
+    # Anything else may quote a secret that was sent.
+    code = code if _CODE.fullmatch(code) else ""
     for known, advice in lasting.items():
         if known in code or known in text:
             problem: Problem = "login_needed" if known == "invalid_grant" else "refused"
             return CredentialError(problem, f"{who} refused ({code or known}): {advice}")
-    shown = code or text[:80] or f"status {status}"
+    shown = code or f"status {status}"
     if status in (400, 401, 403):
         return CredentialError("refused", f"{who} refused: {shown}")
     return unavailable(f"{who} failed with status {status}")
@@ -151,6 +154,6 @@ def _number(value: object) -> float | None:
         return None
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return number if isfinite(number) else None

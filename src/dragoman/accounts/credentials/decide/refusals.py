@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import datetime
 
-_EXPIRED = (
-    "security token included in the request is expired",
-    "expiredtoken",
-    "token has expired",
+# Messages may quote the request, so they are read from their beginning only.
+_EXPIRED = re.compile(
+    r"(?:(?:the|your|access|security) )*token (?:included in the request )?(?:has|is) expired"
 )
-_CLOCK = ("signature expired", "signature not yet current", "requesttimetooskewed")
+_EXPIRED_CODES = frozenset({"expiredtoken", "expiredtokenexception"})
+_CLOCK = ("signature expired", "signature not yet current")
+_CLOCK_CODES = frozenset({"requesttimetooskewed"})
 
 
-def says_expired(status: int, text: str, *, is_token: bool) -> bool:
+def says_expired(status: int, codes: Set[str], text: str, *, is_token: bool) -> bool:
     """Whether another credential may be accepted where this one was refused; `is_token`: it is a
-    token, no key that signs."""
+    token, no key that signs. `codes` and `text` are in lower case."""
     if is_token and status == 401:
         return True
-    words = text.lower()
-    return status in (400, 401, 403) and any(word in words for word in _EXPIRED)
+    is_said = not _EXPIRED_CODES.isdisjoint(codes) or _EXPIRED.match(text) is not None
+    return status in (400, 401, 403) and is_said
 
 
-def is_of_clock(status: int, text: str) -> bool:
-    """Whether a signature was refused because the clocks differ."""
-    words = text.lower()
-    return status in (400, 401, 403) and any(word in words for word in _CLOCK)
+def is_of_clock(status: int, codes: Set[str], text: str) -> bool:
+    """Whether a signature was refused because the clocks differ; as `says_expired`."""
+    is_said = not _CLOCK_CODES.isdisjoint(codes) or text.startswith(_CLOCK)
+    return status in (400, 401, 403) and is_said
 
 
 def clock_of(headers: Mapping[str, str], text: str) -> float | None:
@@ -34,9 +35,9 @@ def clock_of(headers: Mapping[str, str], text: str) -> float | None:
     neither does."""
     from email.utils import parsedate_to_datetime  # seldom needed
 
-    if (found := _SERVICE_TIME.search(text)) is not None:
-        return datetime.strptime(f"{found[1]}+0000", "%Y%m%dt%H%M%Sz%z").timestamp()
     try:
+        if (found := _SERVICE_TIME.search(text)) is not None:
+            return datetime.strptime(f"{found[1]}+0000", "%Y%m%dt%H%M%Sz%z").timestamp()
         return parsedate_to_datetime(headers["date"]).timestamp()
     except (KeyError, ValueError):
         return None
