@@ -24,6 +24,7 @@ WANTED = {
     *("LlamaIndex", "OpenAI SDKs", "cline", "crush", "openai-agents", "opencode", "pi"),
     *("pydantic-ai", "qwen-code", "Copilot CLI", "Aider", "Goose", "OpenHands", "Cursor", "Zed"),
     *("Continue", "Kilo Code", "Open WebUI", "Gemini CLI", "Google Gen AI SDKs"),
+    "Google Interactions",
 }
 
 

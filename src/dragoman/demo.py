@@ -34,15 +34,17 @@ _PROTOCOLS = {
     "messages": "anthropic_messages",
     "responses": "openai_responses",
     "google": "google_generate_content",
+    "interactions": "google_interactions",
 }
 
 
 def demo_config(
     simulator_url: str, host: str = "127.0.0.1", port: int = 8080, store: str = ""
 ) -> Config:
-    """Four upstreams, one of each protocol, all of them the simulator at `simulator_url`.
+    """Five upstreams, one of each protocol, all of them the simulator at `simulator_url`.
 
-    The models `sim-chat`, `sim-messages`, `sim-responses` and `sim-google` go to one each; a
+    The models `sim-chat`, `sim-messages`, `sim-responses`, `sim-google` and `sim-interactions` go
+    to one each; a
     scenario of the simulator is called by the upstream's name before it, such as
     `messages/sim-reasoning`.
     Responses are stored in the file `store`, unless it is empty.
@@ -103,7 +105,8 @@ _EXAMPLES = """\
 dragoman demo: {url}   key: {key}   (Ctrl-C stops it)
 dashboard: {url}/ui   key: {admin}
 
-Models: sim-chat, sim-messages, sim-responses and sim-google, each on an upstream of that protocol.
+Models: sim-chat, sim-messages, sim-responses, sim-google and sim-interactions, each on an upstream
+of that protocol.
 Any client works with any of them. Scenarios of the simulator are behind an upstream's name:
 chat/sim-multibyte, messages/sim-reasoning, responses/sim-text?words=200&delay_ms=50, ...
 

@@ -7,12 +7,18 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
+from dragoman.config.access_rules import SignInRule
 from dragoman.lab.provider import serving
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import Problems
 from tests.dashboard.pages import broken_rules, sign_in
-from tests.people.signing_in import ADA, ADMIN, BOB, PEOPLE, House, house
+from tests.people.signing_in import ADA, ADMIN, BOB, PEOPLE, House, ask, house
+
+RULES = (
+    SignInRule(groups=("engineers",), role="admin"),
+    SignInRule(domains=("example.com",), role="viewer"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +27,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     with (
         running_simulator() as simulator,
         serving(PEOPLE) as provider,
-        house(simulator.base_url, store, provider) as running,
+        house(simulator.base_url, store, provider, rules=RULES) as running,
     ):
         yield running
 
@@ -34,6 +40,7 @@ def gateway(home: House) -> RunningGateway:
 def test_sessions_are_ended_and_people_refused(page: Page, home: House, problems: Problems) -> None:
     """A18."""
     ada = home.session(ADA)
+    assert ask(home.url, ada["access_token"]).status == 200
     other = home.session(ADA)
     bob = home.session(BOB)
     sign_in(page, home.gateway, ADMIN, path="/people")
@@ -54,6 +61,9 @@ def test_sessions_are_ended_and_people_refused(page: Page, home: House, problems
     row.get_by_role("button", name="Enable").click()
     expect(row).to_contain_text("active")
 
+    row.get_by_role("link", name="Requests").click()
+    expect(page.get_by_role("row").filter(has_text=ADA).first).to_be_visible()
+    page.go_back()
     people.get_by_role("link", name=BOB).click()
     expect(page.get_by_text(f"Sessions of {BOB}")).to_be_visible()
     people.get_by_role("row").filter(has_text=BOB).get_by_role(
@@ -62,3 +72,18 @@ def test_sessions_are_ended_and_people_refused(page: Page, home: House, problems
     expect(page.get_by_text("There is no session.")).to_be_visible()
     assert home.refresh(bob["refresh_token"]).status == 401
     assert (problems.console, problems.elsewhere) == ([], [])
+
+
+def test_a_person_opens_the_page_with_the_company_s_account(page: Page, home: House) -> None:
+    """A19."""
+    page.goto(f"{home.url}/ui/people")
+    page.get_by_role("link", name="Sign in with the company").click()
+    page.get_by_role("link", name=BOB).click()
+    expect(page.get_by_role("link", name="People").first).to_be_visible()
+    assert "sign-in" not in page.url
+    page.goto(f"{home.url}/ui/people")
+    people = page.get_by_role("region", name="People", exact=True)
+    expect(people.get_by_role("row").filter(has_text=BOB)).to_be_visible()
+    expect(people.get_by_role("button")).to_have_count(0)
+    page.get_by_role("button", name="Sign out").first.click()
+    expect(page.get_by_label("Admin key")).to_be_visible()

@@ -173,7 +173,8 @@ def _no_json(body: bytes) -> bytes:
 
 def everywhere(place: str) -> dict[str, Fault]:
     """The faults of the checks that all protocols have."""
-    names = frozenset({f"{place}.event_names"} if place in ("messages", "responses") else ())
+    named = ("messages", "responses", "interactions")
+    names = frozenset({f"{place}.event_names"} if place in named else ())
     identity = "responseId" if place == "google" else "id"
     unknown = frozenset({"messages.unknown_events"} if place == "messages" else ())
     return {
@@ -459,11 +460,71 @@ GOOGLE = {
     "google.array": fault(_at(":streamGenerateContent", {}), "no array of chunks"),
 }
 
+
+def _of_event(kind: str, change: Callable[[Json], object]) -> Callable[[Reply], None]:
+    """Spoils the events of one type in streams of interactions."""
+
+    def changed(event: Event) -> None:
+        if isinstance(event.data, dict) and event.data.get("event_type") == kind:
+            change(event.data)
+
+    return streams(changed)
+
+
+def _without_event(kind: str) -> Callable[[Reply], None]:
+    def changed(event: Event) -> list[Event] | None:
+        is_it = isinstance(event.data, dict) and event.data.get("event_type") == kind
+        return [] if is_it else None
+
+    return streams(changed)
+
+
+def _empty_signature(event: Json) -> None:
+    if event["delta"]["type"] == "thought_signature":
+        event["delta"]["signature"] = ""
+
+
+def _uncalled(event: Json) -> None:
+    if event["step"]["type"] == "function_call":
+        event["step"]["arguments"] = "{}"
+
+
+INTERACTIONS = {
+    **everywhere("interactions"),
+    "interactions.usage": fault(
+        fulls(lambda body: body.pop("usage")), "usage", "interactions.full_shape"
+    ),
+    "interactions.stop": fault(
+        _of_event(
+            "interaction.completed", lambda event: event["interaction"].update(status="queued")
+        ),
+        "'queued'",
+    ),
+    "interactions.tools": fault(_of_event("step.start", _uncalled), "are no object"),
+    "interactions.key": fault(_no_key("x-goog-api-key"), "No key."),
+    "interactions.event_names": fault(
+        bodies(lambda body: body.replace(b"event: step.start", b"event: message")), "'message'"
+    ),
+    "interactions.created": fault(
+        _without_event("interaction.created"), "the first event is interaction.status_update"
+    ),
+    "interactions.steps": fault(
+        _of_event("step.stop", lambda event: event.update(index=7)), "is 7, not"
+    ),
+    "interactions.completed": fault(_without_event("interaction.completed"), "0 events are"),
+    "interactions.done": fault(
+        bodies(lambda body: re.sub(rb"(event: done\n)?data: \[DONE\]\n\n", b"", body)),
+        "does not end in [DONE]",
+    ),
+    "interactions.signature": fault(_of_event("step.delta", _empty_signature), "one is empty"),
+}
+
 FAULTS: dict[str, tuple[str, Fault]] = {
     **{check: ("openai_chat", spoiled) for check, spoiled in GENERAL.items()},
     **{check: ("openai_chat", spoiled) for check, spoiled in CHAT.items()},
     **{check: ("anthropic_messages", spoiled) for check, spoiled in MESSAGES.items()},
     **{check: ("openai_responses", spoiled) for check, spoiled in RESPONSES.items()},
     **{check: ("google_generate_content", spoiled) for check, spoiled in GOOGLE.items()},
+    **{check: ("google_interactions", spoiled) for check, spoiled in INTERACTIONS.items()},
 }
 """Every check with the protocol to look at and what is spoiled."""

@@ -13,7 +13,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Json = dict[str, Any]
-PLACES = {"/v1/chat/completions": "chat", "/v1/messages": "messages", "/v1/responses": "responses"}
+PLACES = {
+    "/v1/chat/completions": "chat",
+    "/v1/messages": "messages",
+    "/v1/responses": "responses",
+    "/v1/interactions": "interactions",
+}
 _OWN_HEADERS = frozenset({"transfer-encoding", "content-length", "connection", "keep-alive"})
 
 

@@ -21,7 +21,7 @@ from dragoman.server.testing import RunningGateway, running_gateway
 from tests.doctor.faults import FAULTS, Fault
 from tests.doctor.spoiler import Reply, Spoiler, spoiling
 
-UPSTREAMS = ("chat", "messages", "responses", "google")
+UPSTREAMS = ("chat", "messages", "responses", "google", "interactions")
 THINKS = "messages/sim-reasoning_tool"
 """A model that thinks, and calls a tool where there is one."""
 
@@ -57,7 +57,7 @@ def test_nothing_is_wrong_with_this_gateway(gateway: RunningGateway, upstream: s
 
     assert problems(findings) == {}
     unseen = {found.check.id for found in findings if found.state is State.NOT_SEEN}
-    assert unseen <= {"messages.signature", "google.signature"}
+    assert unseen <= {"messages.signature", "google.signature", "interactions.signature"}
     thought = look(
         gateway.openai_base_url,
         model=f"{upstream}/sim-reasoning",
@@ -72,7 +72,9 @@ def test_a_fault_is_found_for_its_reason(gateway: RunningGateway, check: str) ->
     """Each thing a client needs is spoiled, alone, and told as what it is.
     req: 157, 158, 159, 160, 161, 162, 163, 164"""
     protocol, spoiled = FAULTS[check]
-    model = "messages/sim-reasoning" if check == "messages.signature" else "sim-messages"
+    place, _, name = check.partition(".")
+    signs = name == "signature" and place != "google"
+    model = f"{place}/sim-reasoning" if signs else "sim-messages"
 
     with spoiling(Spoiler(gateway.port, spoiled.spoil)) as server:
         found = look(server.url, model=model, protocols=[protocol])
@@ -218,7 +220,7 @@ def test_the_command_tells_one_line_a_check(gateway: RunningGateway) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert any(line.split()[:2] == ["ok", "responses.sequence_number"] for line in lines)
-    assert lines[-1].startswith(f"{len(lines) - 3} ok, 0 BROKEN, 0 warning, 2 not seen")
+    assert lines[-1].startswith(f"{len(lines) - 4} ok, 0 BROKEN, 0 warning, 3 not seen")
     assert KEY not in done.stdout + done.stderr
 
 

@@ -68,7 +68,7 @@ def test_responses_are_kept(demo: RunningGateway, upstream: str) -> None:
 def test_the_list_is_short(demo: RunningGateway) -> None:
     listed = call(demo.base_url, "GET", "/v1/models", key=KEY).json["data"]
     assert [model["id"] for model in listed] == [
-        *("sim-chat", "sim-messages", "sim-responses", "sim-google")
+        *("sim-chat", "sim-messages", "sim-responses", "sim-google", "sim-interactions")
     ]
 
 

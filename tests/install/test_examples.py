@@ -166,9 +166,8 @@ def test_python(example: Example, gateway: RunningGateway, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("example", JAVASCRIPT, ids=lambda one: one.id)
 def test_javascript(example: Example, gateway: RunningGateway, tmp_path: Path) -> None:
-    modules = (
-        NODE if re.search(r'from "(openai|@anthropic-ai/sdk)"', example.text) else NODE_MODULES
-    )
+    of_vendors = r'from "(openai|@anthropic-ai/sdk|@google/genai)"'
+    modules = NODE if re.search(of_vendors, example.text) else NODE_MODULES
     if not modules.exists():
         missing(str(modules), "run `make node clients`")
     (tmp_path / "node_modules").symlink_to(modules.resolve())

@@ -32,7 +32,11 @@ PROTOCOLS: dict[Api, str] = {
 }
 DIALLED = "sockets"
 """What the upstreams are called that the gateway calls over WebSocket."""
-UPSTREAMS: dict[str, str] = {**dict(PROTOCOLS.items()), DIALLED: "openai_responses"}
+UPSTREAMS: dict[str, str] = {
+    **dict(PROTOCOLS.items()),
+    DIALLED: "openai_responses",
+    "interactions": "google_interactions",
+}
 SOCKETS: list[tuple[Api, Api, Mode, str]] = [
     *(("responses", upstream, "socket", "python") for upstream in PROTOCOLS),
     *((client, "responses", "helper", DiallingJudge.name) for client in PROTOCOLS),

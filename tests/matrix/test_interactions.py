@@ -1,4 +1,7 @@
-"""Google's Interactions API, judged by both of its SDKs: the simulator itself."""
+"""Google's Interactions API: the simulator itself, its clients over all upstreams, and all clients
+over it, judged by the vendors' SDKs. Each pair is met whole and streamed, with thoughts, two calls
+at once, and the turn after them.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ import itertools
 import pytest
 
 from dragoman.lab.simulator.script import ParallelTools, Reasoning, Scenario, Text, ToolCall
-from tests.matrix.conftest import Stage
+from tests.matrix.bodies import Result, Wish, body, next_turn
+from tests.matrix.cases import FINISH
+from tests.matrix.conftest import JUDGES, PROTOCOLS, Stage
 from tests.matrix.interactions import next_interaction
-from tests.matrix.judges import Ask, Mode, Seen
+from tests.matrix.judges import Api, Ask, Mode, Seen
 from tests.simulator.interactions import SUMMARIES, TOOLS
 
 WEATHER = ToolCall("get_weather", '{"city": "Paris"}')
@@ -19,7 +24,7 @@ MODES: tuple[Mode, ...] = ("full", "helper")
 names = itertools.count()
 
 
-def called(seen: Seen) -> list[tuple[str, str]]:
+def called(seen: Seen, finish: str = "requires_action") -> list[tuple[str, str]]:
     """The results of all calls."""
     assert seen.error is None, seen.error
     assert seen.reasoning == "Two towns, two calls."
@@ -28,7 +33,7 @@ def called(seen: Seen) -> list[tuple[str, str]]:
         ("get_time", {"city": "Tokyo"}),
     ]
     assert len({call.id for call in seen.calls}) == 2
-    assert seen.finish == "requires_action"
+    assert seen.finish == finish
     return [(call.id, "sunny") for call in seen.calls]
 
 
@@ -58,3 +63,53 @@ def test_the_simulator_speaks_it(stage: Stage, judge: str, mode: Mode) -> None:
 
 def sum_of(seen: Seen) -> int:
     return seen.usage["input"] + seen.usage["output"]
+
+
+CELLS = [
+    (upstream, mode, judge)
+    for number, upstream in enumerate([*PROTOCOLS, "interactions"])
+    for turn, mode in enumerate(MODES, number)
+    for judge in (JUDGES[turn % 2],)
+]
+"""The judges take turns."""
+
+
+@pytest.mark.parametrize(("upstream", "mode", "judge"), CELLS)
+def test_its_clients_call_tools_of_every_upstream(
+    stage: Stage, upstream: Api, mode: Mode, judge: str
+) -> None:
+    name = f"served{next(names)}"
+    model = f"{upstream}/sim-{name}"
+    asked = {"model": model, "input": "Go.", "tools": TOOLS, "store": False, **SUMMARIES}
+    stage.script(name, Scenario((THOUGHT, Text("Looking."), ParallelTools((WEATHER, TIME)))))
+    seen = stage.ask(judge, "interactions", mode, asked)
+    results = called(seen)
+    assert (seen.text, seen.usage["total"]) == ("Looking.", sum_of(seen))
+    assert seen.model == model
+    stage.script(name, Scenario((Text("It is sunny."),)))
+    seen = stage.ask(
+        judge, "interactions", mode, next_interaction(asked, seen.final, results, "And?")
+    )
+    assert seen.error is None, seen.error
+    assert (seen.text, seen.finish) == ("It is sunny.", "completed")
+
+
+@pytest.mark.parametrize(("client", "mode", "judge"), CELLS[: 2 * len(PROTOCOLS)])
+def test_clients_of_every_protocol_call_its_tools(
+    stage: Stage, client: Api, mode: Mode, judge: str
+) -> None:
+    name = f"asked{next(names)}"
+    wish = Wish(tools=("get_weather", "get_time"), thinking=True)
+    asked = body(client, f"interactions/sim-{name}", wish)
+    stage.script(name, Scenario((THOUGHT, Text("Looking."), ParallelTools((WEATHER, TIME)))))
+    seen = stage.ask(judge, client, mode, asked)
+    results = called(seen, FINISH["tools"][client])
+    assert (seen.text, seen.usage["total"]) == ("Looking.", sum_of(seen))
+    stage.script(name, Scenario((Text("It is sunny."),)))
+    follow = next_turn(client, asked, seen, tuple(Result(*one) for one in results), "")
+    seen = stage.ask(judge, client, mode, follow)
+    assert seen.error is None, seen.error
+    assert (seen.text, seen.finish) == ("It is sunny.", FINISH["stop"][client])
+    sent = [step["type"] for step in stage.sent()["input"]]
+    assert sent[-5:].count("function_result") == 2
+    assert stage.sent()["store"] is False

@@ -155,7 +155,9 @@ async def test_what_follows_a_response_that_could_not_be_kept() -> None:
             kept.append(pending.id)
             return False
 
-    first = PendingResponse(id="resp_1", owner="one", created=0.0, input=Items())
+    first = PendingResponse(
+        protocol="openai_responses", id="resp_1", owner="one", created=0.0, input=Items()
+    )
     recorder = SteerableRecorder(Full(None, cast("Any", None)), first)
     recorder.added(Addition("steer", "resp_1", Raw(b'"on"')))
 

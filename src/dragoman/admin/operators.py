@@ -15,7 +15,7 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from dragoman.accounts.sync import AccountSync
 from dragoman.admin.replies import Operator, Refusal
@@ -30,6 +30,9 @@ from dragoman.keys.admins import FILE_NAME, Role
 from dragoman.keys.secrets import digest_of
 from dragoman.operations.admin_service import AdminService
 from dragoman.storage.sessions import LONGEST_S, Session
+
+if TYPE_CHECKING:
+    from dragoman.sign_in.endpoints import SignInEndpoints
 
 T = TypeVar("T")
 
@@ -51,7 +54,8 @@ _NOBODY = Actor("", "admin")
 
 
 class Operators:
-    """Identifies callers by the key of the configuration file, one of the store, or a session."""
+    """Identifies callers by the key of the configuration file, one of the store, or a session: of a
+    key, or of a person whom `sign_in` knows (None: nobody)."""
 
     def __init__(
         self,
@@ -59,12 +63,14 @@ class Operators:
         account_sync: AccountSync | None,
         sessions: Sessions,
         proxies: Proxies,
+        sign_in: SignInEndpoints | None = None,
     ) -> None:
         key = settings.key
         self._digest = None if key is None else digest_of(key.reveal().encode())
         self._account_sync = account_sync
         self._sessions = sessions
         self._proxies = proxies
+        self._sign_in = sign_in
 
     async def identify(self, incoming: IncomingRequest) -> Operator:
         """Who calls. A session is used by that.
@@ -116,6 +122,46 @@ class Operators:
             StoreError: the store cannot be used.
         """
         began = time.monotonic()
+        flags = self._check_browser(incoming)
+        try:
+            operator = await self._holder(digest_of(key))
+        except Refusal:
+            await asyncio.sleep(_WRONG_S - (time.monotonic() - began))
+            raise Refusal(401, "unauthenticated", _WRONG_KEY) from None
+        if self._account_sync is not None:
+            actor = Actor(operator.name, "admin", address)
+            change = Change(action="sign_in", kind="admin", name=operator.name)
+            await self._ask(lambda admins: admins.record(change), actor)
+        return await self._begin(incoming, operator, _mark(digest_of(key)), flags)
+
+    async def sign_in_person(self, incoming: IncomingRequest, code: str) -> tuple[Operator, bytes]:
+        """Begin a session for a person who returns from the company's sign-in with a code. Returns
+        it as `sign_in` does.
+
+        Raises:
+            Refusal: the code is none, or as of `sign_in`.
+            StoreError: the store cannot be used.
+        """
+        flags = self._check_browser(incoming)
+        opened = None
+        if self._sign_in is not None:
+            opened = await self._sign_in.begin_dashboard(incoming, code)
+        found = None
+        if opened is not None and self._sign_in is not None:
+            found = await self._sign_in.dashboard_role(opened.session.id)
+        if opened is None or found is None:
+            raise Refusal(401, "unauthenticated", "The sign-in has expired: start it anew.")
+        mark = bytes.fromhex(opened.session.id)
+        return await self._begin(incoming, Operator(*found), mark, flags)
+
+    def _check_browser(self, incoming: IncomingRequest) -> str:
+        """Make sure that a session may begin in the browser that sent a request. Returns the flags
+        of its cookie.
+
+        Raises:
+            Refusal: a page from elsewhere may have made the browser call, or it would not keep the
+                cookie.
+        """
         if incoming.headers.keys() & {b"origin", b"sec-fetch-site"}:
             self._check_page(incoming)
         flags = "" if incoming.is_local else "; Secure"
@@ -125,17 +171,14 @@ class Operators:
                 "forward a port of yours to the gateway (ssh -L) and open it on localhost."
             )
             raise Refusal(400, "insecure", message)
-        try:
-            operator = await self._holder(digest_of(key))
-        except Refusal:
-            await asyncio.sleep(_WRONG_S - (time.monotonic() - began))
-            raise Refusal(401, "unauthenticated", _WRONG_KEY) from None
+        return flags
+
+    async def _begin(
+        self, incoming: IncomingRequest, operator: Operator, mark: bytes, flags: str
+    ) -> tuple[Operator, bytes]:
+        """Begin a session, of which the answer sets the cookie."""
         cookie, token = (secrets.token_urlsafe(_RANDOM_BYTES).encode() for _ in range(2))
-        digest, mark = _session_digest(cookie, token), _mark(digest_of(key))
-        if self._account_sync is not None:
-            actor = Actor(operator.name, "admin", address)
-            change = Change(action="sign_in", kind="admin", name=operator.name)
-            await self._ask(lambda admins: admins.record(change), actor)
+        digest = _session_digest(cookie, token)
         session = await self._sessions.begin(digest, operator.name, mark)
         _set_cookie(incoming, f"{cookie.decode()}; Max-Age={int(LONGEST_S)}{flags}")
         return Operator(operator.name, operator.role, session, digest), token
@@ -145,10 +188,12 @@ class Operators:
         for which there were too many, 0 if there were not."""
         return await self._sessions.count_refusal(counted(address))
 
-    def sign_out(self, incoming: IncomingRequest, operator: Operator) -> bool:
+    async def sign_out(self, incoming: IncomingRequest, operator: Operator) -> bool:
         """End the session of an operator. Returns whether there was one."""
         if operator.session is not None:
             self._sessions.end(operator.digest)
+            if _is_person(operator.name) and self._sign_in is not None:
+                await self._sign_in.end_dashboard(incoming, operator.session.mark.hex())
         _set_cookie(incoming, "; Max-Age=0")
         return operator.session is not None
 
@@ -168,6 +213,11 @@ class Operators:
 
     async def _role(self, session: Session) -> Role | None:
         """The role of the key of a session; None if the key has another secret now, or is gone."""
+        if _is_person(session.name):
+            if self._sign_in is None:
+                return None
+            found = await self._sign_in.dashboard_role(session.mark.hex())
+            return None if found is None or found[0] != session.name else found[1]
         if session.name == FILE_NAME:
             same = self._digest is not None and _mark(self._digest) == session.mark
             return "admin" if same else None
@@ -205,6 +255,11 @@ class Operators:
                 "or to be one of server.trusted_proxies and send X-Forwarded-Host."
             )
             raise Refusal(403, "forged", message)
+
+
+def _is_person(name: str) -> bool:
+    """Whether a name is that of a person, which has signs that no key's name has."""
+    return "@" in name or ":" in name
 
 
 def check_json(incoming: IncomingRequest) -> None:

@@ -17,15 +17,17 @@ from dragoman.operations.operation import Http, Nothing, operation, operations_i
 
 
 class SignIn(Struct, frozen=True):
-    """The key to sign in with."""
+    """The key to sign in with, or the code with which a person returns from the company's
+    sign-in."""
 
     key: Annotated[str, Meta(max_length=1000)] = ""
+    code: Annotated[str, Meta(max_length=200)] = ""
 
 
 class SignedIn(Struct, frozen=True, kw_only=True):
     """Who is signed in; `name` is None if nobody is. `csrf` is the token that requests with the
     session's cookie need, which only the answer to the sign-in has; `zone` is the time zone of this
-    machine."""
+    machine. Where nobody is, `provider` says whether people sign in with the company's account."""
 
     name: str | None
     role: Role | UnsetType = UNSET
@@ -34,6 +36,7 @@ class SignedIn(Struct, frozen=True, kw_only=True):
     zone: str | UnsetType = UNSET
     version: str | UnsetType = UNSET
     instance: str | UnsetType = UNSET
+    provider: bool | UnsetType = UNSET
 
 
 class SignedOut(Struct, frozen=True):
@@ -51,7 +54,8 @@ async def _show(call: Call, _: Nothing) -> SignedIn:
         # Keys that are guessed are counted by the status.
         if presented_key(call.incoming.headers) is not None:
             raise
-        return SignedIn(name=None)
+        has_provider = call.gateway.config.sign_in is not None
+        return SignedIn(name=None, provider=has_provider or UNSET)
     return _signed_in(operator)
 
 
@@ -60,14 +64,17 @@ async def _sign_in(call: Call, asked: SignIn) -> SignedIn:
     """Sign in, with a cookie for a browser."""
     key = asked.key.strip().encode()
     operators, address = call.gateway.operators, call.actor.address
-    operator, token = await operators.sign_in(call.incoming, key, address)
+    if asked.code:
+        operator, token = await operators.sign_in_person(call.incoming, asked.code)
+    else:
+        operator, token = await operators.sign_in(call.incoming, key, address)
     return _signed_in(operator, token.decode())
 
 
 @operation("session.end", "viewer", Http("DELETE", "session"))
 async def _sign_out(call: Call, _: Nothing) -> SignedOut:
     """Sign out."""
-    return SignedOut(call.gateway.operators.sign_out(call.incoming, call.operator))
+    return SignedOut(await call.gateway.operators.sign_out(call.incoming, call.operator))
 
 
 def _signed_in(operator: Operator, token: str | UnsetType = UNSET) -> SignedIn:

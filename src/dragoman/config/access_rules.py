@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -97,6 +97,9 @@ class SignInRule(KeyRules, frozen=True, kw_only=True):
     """E-mail addresses."""
     domains: tuple[NonEmpty, ...] = ()
     """Domains of e-mail addresses, such as `example.com`, without those below."""
+    role: Literal["viewer", "admin"] | None = None
+    """What such people may do in the dashboard and below `/admin`, where they sign in with the same
+    account: `viewer` reads, `admin` does everything; absent: nothing."""
 
     @property
     def rules(self) -> KeyRules:

@@ -19,10 +19,10 @@ from dragoman.edge.delivery import Delivery
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
 from dragoman.http.clock import Clock
+from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_responses.response_object import queued
-from dragoman.protocols.openai_responses.settings import ResponsesOptions
+from dragoman.protocols.stored_answers import StoredAnswers
 from dragoman.responses.background_run import (
     STOPPED,
     BackgroundRun,
@@ -35,10 +35,11 @@ from dragoman.responses.background_run import (
 from dragoman.responses.conversations import (
     PendingResponse,
     StoredConversations,
+    stored_of,
 )
 from dragoman.responses.response_store import ResponseStoreThread
 from dragoman.serving.exchange import Exchange
-from dragoman.sse import DONE, encode
+from dragoman.sse import DONE
 from dragoman.storage.responses import (
     FINISHED,
     LeftResponse,
@@ -122,7 +123,8 @@ class BackgroundTasks:
         if responses is None:
             return
         for stored in await responses.ask(lambda store: store.abandoned(now)):
-            await responses.ask(partial(put, failed(stored, STOPPED)))
+            form = form_of(stored)
+            await responses.ask(partial(put, failed(stored, STOPPED, form)))
 
     async def drain(self, grace_s: float) -> None:
         """Wait for what runs, so many seconds at most."""
@@ -197,7 +199,8 @@ class Background:
             raise DragomanError(_BUSY)
         record.deferred = True
         name = pending.id
-        response = queued(name, int(pending.created), {**_source(request), **request.shown})
+        source = {**_source(request), **request.shown}
+        response = stored_of(request.codec.name).queued(name, int(pending.created), source)
         stored = StoredResponse(
             id=name,
             owner=pending.owner,
@@ -240,7 +243,9 @@ class Background:
             try:
                 await self._make_again(left)
             except DragomanError as error:
-                await responses.ask(partial(put, failed(left.stored, error.fault)))
+                await responses.ask(
+                    partial(put, failed(left.stored, error.fault, form_of(left.stored)))
+                )
 
     async def _make_again(self, left: LeftResponse) -> None:
         """Begin to make a response again.
@@ -294,7 +299,7 @@ class Background:
                     param="stream",
                 )
             )
-        done = encode(DONE) if incoming.options.of(ResponsesOptions).responses_done else b""
+        done = stored_of(incoming.codec.name).done(incoming.options)
         delivery = Delivery(
             incoming,
             [],
@@ -311,7 +316,7 @@ class Background:
         self, stored: StoredResponse, delivery: Delivery, after: int, done: bytes
     ) -> None:
         responses = self._responses()
-        name, owner = stored.id, stored.owner
+        name, owner, form = stored.id, stored.owner, form_of(stored)
 
         def look(store: ResponseStore) -> tuple[StoredResponse | None, list[StoredEvent]]:
             # The status first: a finished response has no more events.
@@ -323,16 +328,17 @@ class Background:
             if events:
                 after = events[-1].sequence
                 frames = b"".join([event.frame for event in events])
-                if any(is_end(event.frame) for event in events[-2:]):
-                    await delivery.end(frames)
+                if any(is_end(event.frame, form) for event in events[-2:]):
+                    await delivery.end(frames if frames.rstrip().endswith(DONE) else frames + done)
                     return
                 await delivery.write(frames)
                 continue
             if found is None or found.status in FINISHED:
                 last = await responses.ask(lambda store: store.last_event(name, owner))
                 number = -1 if last is None else last.sequence
-                over = after > number or (last is not None and is_end(last.frame))
-                await delivery.end(b"" if over else _ended(found or stored, number + 1) + done)
+                over = after > number or (last is not None and is_end(last.frame, form))
+                answer = msgspec.json.decode((found or stored).response)
+                await delivery.end(b"" if over else form.last(answer, number + 1) + done)
                 return
             await asyncio.sleep(_POLL_S)
 
@@ -380,13 +386,10 @@ def _streamed(request: ClientRequest, name: str) -> ClientRequest:
     return streamed
 
 
-def _ended(stored: StoredResponse, number: int) -> bytes:
-    """The last event of a response that had none: it was cancelled, or its worker died. Clients
-    have no event for a cancelled one (response_stream_event.py)."""
-    kind = stored.status if stored.status in ("completed", "incomplete") else "failed"
-    event = {
-        "type": f"response.{kind}",
-        "sequence_number": number,
-        "response": msgspec.json.decode(stored.response),
-    }
-    return encode(to_json(event), f"response.{kind}".encode())
+def form_of(stored: StoredResponse) -> StoredAnswers:
+    """How answers of the protocol are stored that an answer is of: its id tells."""
+    return next(
+        codec.endpoint.stored
+        for codec in CODECS.values()
+        if codec.endpoint.stored is not None and stored.id.startswith(codec.endpoint.id_prefix)
+    )

@@ -21,13 +21,12 @@ from dragoman.http.problems import ClientGone
 from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
-from dragoman.protocols.openai_responses.errors import failed_object
-from dragoman.protocols.openai_responses.websocket import numbered
+from dragoman.protocols.stored_answers import StoredAnswers
 from dragoman.responses.conversations import (
-    ENDS,
     PendingResponse,
     ResponseRecorder,
     StoredConversations,
+    stored_of,
 )
 from dragoman.responses.response_store import ResponseStoreThread
 from dragoman.sse import DONE, Decoder, Frame, encode
@@ -76,7 +75,9 @@ class BackgroundRun:
         self._conversations = conversations
         self._answer = answer
         self._stored = stored
+        self._form = stored_of(asked.protocol)
         self._pending = PendingResponse(
+            protocol=asked.protocol,
             id=stored.id,
             owner=stored.owner,
             created=stored.created,
@@ -90,8 +91,9 @@ class BackgroundRun:
         self._status = 0
         self._body = b""
         self._over = asyncio.Event()
-        self._shift = after + 1
-        self._saved = after
+        self._numbers = _Numbers(self._form, after)
+        self._saved_all = False
+        """Whether the last events are in the store: they come once more as they are sent."""
         self._stopped = False
 
     def start(self, caller: Caller, request: ClientRequest) -> None:
@@ -135,8 +137,9 @@ class BackgroundRun:
         if self._status != 200:
             self._body += data
             return
-        events = _events(self._decoder.feed(data), self._shift)
-        self._events += [event for event in events if event.sequence > self._saved]
+        if self._saved_all:
+            return
+        self._events += self._numbers.events(self._decoder.feed(data))
 
     async def _save_events(self) -> None:
         """Append new events to the store every `_SAVE_S` seconds until the run is over."""
@@ -171,7 +174,9 @@ class BackgroundRun:
     async def _end(self, fault: Fault | None) -> None:
         """Store its end, unless that was stored with the answer, or another worker continues it."""
         stored = self._stored
-        ended = cancelled(stored) if self._stopped else failed(stored, fault or _NOT_STORED)
+        ended = (
+            cancelled(stored) if self._stopped else failed(stored, fault or _NOT_STORED, self._form)
+        )
         try:
             ask = self._responses().ask
             left = fault is STOPPED and not self._stopped
@@ -190,8 +195,8 @@ class BackgroundRun:
         """The events that are not in the store yet, with those in `data`."""
         events, self._events = self._events, []
         decoder = Decoder()
-        events += _events([*decoder.feed(data), *decoder.finish()], self._shift)
-        self._saved = max((event.sequence for event in events), default=self._saved)
+        events += self._numbers.events([*decoder.feed(data), *decoder.finish()])
+        self._saved_all = True
         return events
 
 
@@ -243,41 +248,36 @@ class StoredRequest(msgspec.Struct, frozen=True):
         )
 
 
-def _events(frames: Iterable[Frame], shift: int) -> list[StoredEvent]:
-    """The events to store, numbered higher by `shift`. What ends a stream without a number of its
-    own belongs to the last."""
-    events: list[StoredEvent] = []
-    for frame in frames:
-        number = _numbered(frame.data)
-        if number is not None:
-            raw = frame.raw
-            if shift:
-                number += shift
-                raw = encode(numbered(frame.data, number), frame.event)
-            events.append(StoredEvent(number, raw))
-        elif frame.data == DONE and events:
-            last = events.pop()
-            events.append(StoredEvent(last.sequence, last.frame + frame.raw))
-    return events
+class _Numbers:
+    """The numbers of the events of one response, from the one after number `after`: a worker that
+    takes it over begins anew, and its events are numbered after those of the former."""
+
+    __slots__ = ("_form", "_last", "_shift")
+
+    def __init__(self, form: StoredAnswers, after: int) -> None:
+        self._form = form
+        self._shift = after + 1
+        self._last = max(after, 0)
+
+    def events(self, frames: Iterable[Frame]) -> list[StoredEvent]:
+        """The events to store. What ends a stream without a number of its own belongs to the
+        last."""
+        events: list[StoredEvent] = []
+        for frame in frames:
+            found = self._form.number(frame.data, self._last, self._shift)
+            if found is not None:
+                self._last, data = found
+                raw = frame.raw if data is frame.data else encode(data, frame.event)
+                events.append(StoredEvent(self._last, raw))
+            elif frame.data == DONE and events:
+                last = events.pop()
+                events.append(StoredEvent(last.sequence, last.frame + frame.raw))
+        return events
 
 
-class _Numbered(msgspec.Struct):
-    sequence_number: int | None = None
-
-
-_numbering = jsontext.decoder(_Numbered)
-
-
-def _numbered(data: bytes) -> int | None:
-    try:
-        return _numbering(data).sequence_number
-    except JsonError:
-        return None
-
-
-def is_end(frame: bytes) -> bool:
+def is_end(frame: bytes, form: StoredAnswers) -> bool:
     """Whether an event ends the stream of a response."""
-    return any(b"event: " + kind + b"\n" in frame for kind in ENDS)
+    return any(b"event: " + kind + b"\n" in frame for kind in form.ends)
 
 
 def cancelled(stored: StoredResponse) -> StoredResponse:
@@ -286,12 +286,12 @@ def cancelled(stored: StoredResponse) -> StoredResponse:
     return replace(stored, status="cancelled", response=to_json(response))
 
 
-def failed(stored: StoredResponse, fault: Fault) -> StoredResponse:
+def failed(stored: StoredResponse, fault: Fault, form: StoredAnswers) -> StoredResponse:
     """The response as it is once it has failed."""
     response = {
         **msgspec.json.decode(stored.response),
         "status": "failed",
-        "error": failed_object(fault),
+        **form.failed(fault),
     }
     return replace(stored, status="failed", response=to_json(response))
 

@@ -15,25 +15,24 @@ from typing import Any, TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.edge.auth import Caller
 from dragoman.edge.continuation import Continuation
 from dragoman.jsontext import JsonError, decoder
+from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.compaction import compacting, users_messages
 from dragoman.protocols.openai_responses.conversations import (
-    GivenItems,
-    given_items,
     named_item,
     no_conversations,
     place_of,
     references,
-    unstored_members,
-    whole_members,
     with_stored,
 )
-from dragoman.protocols.raw import join_list, join_object, split_list, split_object
+from dragoman.protocols.raw import join_list, join_object, split_list, split_object, text_of
+from dragoman.protocols.stored_answers import GivenItems, StoredAnswers
 from dragoman.responses.large_body_tasks import (
     compacting_body,
     items_given,
@@ -44,7 +43,7 @@ from dragoman.responses.response_store import ResponseStoreThread
 from dragoman.serving.large import LargeBodies, is_large
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.routing import Target
-from dragoman.sse import Frame, encode, last_event
+from dragoman.sse import Decoder, Frame, encode, last_event
 from dragoman.storage.responses import (
     FINISHED,
     Items,
@@ -64,12 +63,11 @@ T = TypeVar("T")
 LONGEST_ID = 256
 """Characters of an id. Longer ones were never given out."""
 
-ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
-
 
 class PendingResponse(Struct, frozen=True, kw_only=True):
     """A response that is to be stored, before it is made."""
 
+    protocol: str
     id: str
     owner: str
     created: float
@@ -79,39 +77,38 @@ class PendingResponse(Struct, frozen=True, kw_only=True):
     taken: int = 0
 
 
-class _Stored(Struct):
-    """The members of a response object that are read."""
-
-    id: Any = None
-    status: Any = None
-    output: Raw = Raw(b"null")
-
-
 class _Identified(Struct):
     id: Any = None
 
 
-class _End(Struct):
-    """The members of a terminal event that are read."""
-
-    response: Raw = Raw()
-
-
-_stored = decoder(_Stored)
 _one_identified = decoder(_Identified)
 _all_identified = decoder(list[_Identified])
-_end = decoder(_End)
 _FALSE = Raw(b"false")
+_NULL = Raw(b"null")
 
 
 class ResponseRecorder(AnswerRecorder):
     """Stores one answer on its way to the client. JSON values are stored byte by byte."""
 
-    __slots__ = ("conversations", "pending")
+    __slots__ = ("_collector", "conversations", "pending")
 
     def __init__(self, conversations: StoredConversations, pending: PendingResponse) -> None:
         self.conversations = conversations
         self.pending = pending
+        collector = stored_of(pending.protocol).collector
+        self._collector = None if collector is None else collector()
+
+    @property
+    def follows(self) -> bool:
+        """Whether the answer is put together from all events of its stream."""
+        return self._collector is not None
+
+    async def follow(self, data: bytes) -> bytes:
+        """Take events that are not the last."""
+        if self._collector is not None:
+            for frame in Decoder().feed(data):
+                self._collector.take(frame)
+        return data
 
     @property
     def response_id(self) -> str | None:
@@ -128,17 +125,19 @@ class ResponseRecorder(AnswerRecorder):
 
     async def whole(self, body: bytes) -> bytes:
         """Store a whole answer. Returns the answer to send: another if it could not be stored."""
-        if await self.store(body, b""):
+        if await self.store(body, b"") or self._collector is not None:
             return body
         return _not_stored(body)
 
     async def stream(self, data: bytes) -> bytes:
         """Store the response in the last events of a stream. Returns the events to send: others if
         it could not be stored."""
+        await ResponseRecorder.follow(self, data)
         begin = end = len(data)
+        ends = stored_of(self.pending.protocol).ends
         while end:
             begin, frame = last_event(data, end)
-            if frame is not None and frame.event in ENDS:
+            if frame is not None and frame.event in ends:
                 message = await self.ended(frame, data)
                 return data if message is frame.raw else data[:begin] + message + data[end:]
             end = begin
@@ -147,14 +146,18 @@ class ResponseRecorder(AnswerRecorder):
     async def ended(self, frame: Frame, data: bytes) -> bytes:
         """Store the response of a terminal event; `data` is as in `store`. Returns the event to
         send."""
-        try:
-            response = bytes(_end(frame.data).response)
-        except JsonError:
-            return frame.raw
-        if not response or await self.store(response, data):
-            return frame.raw
+        stored = stored_of(self.pending.protocol)
         event = split_object(Raw(frame.data)) or {}
-        message = join_object({**event, "response": Raw(_not_stored(response))})
+        response = event.get(stored.answer)
+        if response is None:
+            return frame.raw
+        whole = bytes(response)
+        if self._collector is not None:
+            members = split_object(response) or {}
+            whole = to_json({**members, stored.items: Raw(self._collector.items())})
+        if await self.store(whole, data) or self._collector is not None:
+            return frame.raw
+        message = join_object({**event, stored.answer: Raw(_not_stored(whole))})
         return encode(bytes(message), frame.event)
 
 
@@ -192,8 +195,10 @@ def _pending(
     items, previous = history.own, plan.previous
     if plan.remembered is not None:
         # The store does not have what precedes it.
-        items, previous = given_items(history.members.get("input")) or GivenItems(), None
+        given = stored_of(request.codec.name).given
+        items, previous = given(history.members.get("input")) or GivenItems(), None
     return PendingResponse(
+        protocol=request.codec.name,
         id=mint(request.codec.endpoint.id_prefix),
         owner=caller.name,
         created=time.time(),
@@ -228,7 +233,7 @@ class StoredConversations:
         Raises:
             DragomanError: what the request continues is not there, or cannot be read.
         """
-        if not request.codec.endpoint.stores_responses:
+        if request.codec.endpoint.stored is None:
             return request, None
         plan = self._plan(request, target, answered=answered, continuation=continuation)
         if self.responses is None and continuation is None:
@@ -261,7 +266,12 @@ class StoredConversations:
         """
         if request.member("conversation") is not None:
             raise no_conversations()
-        previous = _text(request, "previous_response_id")
+        stored = stored_of(request.codec.name)
+        previous = _text(request, stored.previous)
+        prefix = request.codec.endpoint.id_prefix
+        if previous is not None and continuation is None and not previous.startswith(prefix):
+            # Nothing of another protocol's can be continued.
+            raise stored.previous_not_found(previous)
         wants_store = _flag(request, "store") is not False and answered
         background = answered and _flag(request, "background") is True
         if background and not wants_store:
@@ -272,7 +282,7 @@ class StoredConversations:
         remembered = None if continuation is None else continuation.find(previous)
         if self.responses is None:
             if previous is not None and remembered is None:
-                raise previous_not_found(previous)
+                raise stored.previous_not_found(previous)
             if background:
                 raise InvalidRequest.at("background", "needs a gateway that stores responses")
             if continuation is not None:
@@ -282,14 +292,15 @@ class StoredConversations:
             stores=wants_store,
             background=background,
             remembered=remembered,
-            strips=(wants_store or continuation is not None) and _may_store(target),
+            strips=(wants_store or continuation is not None)
+            and (_may_store(target) or stored.asks_service(request.members)),
         )
 
     async def _unstored(self, request: ClientRequest, plan: _Plan) -> ClientRequest:
         """The request for services that would store its response, where there is no store here."""
         if not plan.strips:
             return request
-        members = unstored_members(request.members)
+        members = stored_of(request.codec.name).unstored(request.members)
         return await self._with_members(request, members, {"store": False})
 
     async def _history(
@@ -314,17 +325,18 @@ class StoredConversations:
         ):
             # What is remembered has no stored ids any more, so only what is new is stripped.
             strips = False
-            members = unstored_members({**members, "input": Raw(own.body)})
-            own = given_items(members["input"]) or own
+            stored = stored_of(request.codec.name)
+            members = stored.unstored({**members, "input": Raw(own.body)})
+            own = stored.given(members["input"]) or own
             continuation.unstored = True
         earlier: Sequence[bytes] = remembered or ()
         if plan.previous is not None or own.references:
             if remembered is None:
-                turns = await self._turns(plan.previous, caller)
+                turns = await self._turns(plan.previous, request, caller)
                 earlier = [body for turn in turns for body in (*turn.input, *turn.output)]
             if own.references and self.responses is not None:
                 own = await self._resolved(own, caller)
-            members = whole_members(members, earlier, own)
+            members = stored_of(request.codec.name).whole(members, earlier, own)
         return _History(members, own, earlier, strips)
 
     async def _rebuilt(
@@ -336,11 +348,12 @@ class StoredConversations:
     ) -> ClientRequest:
         """The request with its history; what its client sees of it stays as it was."""
         shown: JsonObject = {}
+        stored = stored_of(request.codec.name)
         if plan.previous is not None:
-            shown["previous_response_id"] = plan.previous
+            shown[stored.previous] = plan.previous
         if pending is not None:
             shown |= {"store": True, "id": pending.id}
-        members = unstored_members(history.members) if history.strips else history.members
+        members = stored.unstored(history.members) if history.strips else history.members
         if members is request.members:
             request.shown = shown
             return request
@@ -359,7 +372,7 @@ class StoredConversations:
         if request.is_large:
             own, body = await self._large.work(items_given, request)
             return None if own is None else replace(own, body=body)
-        return given_items(request.members.get("input"))
+        return stored_of(request.codec.name).given(request.members.get("input"))
 
     async def compacting(self, request: ClientRequest) -> bytes:
         """The body of a request that only compacts, as that of one for an answer.
@@ -426,19 +439,20 @@ class StoredConversations:
         if responses is None:
             return False
         try:
-            read = _stored(response)
-            output = _items(_with(read.output, inserted))
+            members = jsontext.members(response)
+            name = stored_of(pending.protocol).items
+            output = _items(_with(members.get(name, _NULL), inserted))
         except JsonError:
             return False
-        if read.id != pending.id:
+        if text_of(members.get("id")) != pending.id:
             return False
-        status = read.status
+        status: Any = text_of(members.get("status"))
         stored = StoredResponse(
             id=pending.id,
             owner=pending.owner,
             created=pending.created,
             expires=responses.expiry(pending.created),
-            status=status if type(status) is str and status in FINISHED else "completed",
+            status=status if status in FINISHED else "completed",
             response=response,
             previous=pending.previous,
             input=pending.input,
@@ -455,16 +469,19 @@ class StoredConversations:
             return False
         return True
 
-    async def _turns(self, previous: str | None, caller: Caller) -> Sequence[Turn]:
+    async def _turns(
+        self, previous: str | None, request: ClientRequest, caller: Caller
+    ) -> Sequence[Turn]:
         if previous is None:
             return ()
         turns = None
         if len(previous) <= LONGEST_ID:
             turns = await self._ask(lambda store: store.conversation(previous, caller.name))
         if not turns:
-            raise previous_not_found(previous)
+            raise stored_of(request.codec.name).previous_not_found(previous)
         if turns[-1].status not in FINISHED:
-            raise InvalidRequest.at("previous_response_id", "is still being made")
+            name = stored_of(request.codec.name).previous
+            raise InvalidRequest.at(name, "is still being made")
         return turns
 
     async def _resolved(self, given: GivenItems, caller: Caller) -> GivenItems:
@@ -506,22 +523,11 @@ class StoredConversations:
         return await self.responses.ask(what)
 
 
-def previous_not_found(previous: str) -> DragomanError:
-    """The error for an earlier response that is not there, in the official API's words."""
-    return InvalidRequest(
-        Fault(
-            FaultKind.INVALID_REQUEST,
-            f"Previous response with id '{previous[:LONGEST_ID]}' not found.",
-            param="previous_response_id",
-            code="previous_response_not_found",
-        )
-    )
-
-
-def response_not_found(name: str, why: str = "") -> DragomanError:
-    """The error for a response that is not there, in the official API's words."""
-    message = f"Response with id '{name[:LONGEST_ID]}' not found{why}."
-    return DragomanError(Fault(FaultKind.NOT_FOUND, message))
+def stored_of(protocol: str) -> StoredAnswers:
+    """How answers of a protocol are stored that can be."""
+    stored = CODECS[protocol].endpoint.stored
+    assert stored is not None
+    return stored
 
 
 def item_not_found(name: str, number: int) -> DragomanError:

@@ -9,11 +9,8 @@ from msgspec.structs import replace
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import decode_object
 from dragoman.protocols.openai_responses.compaction import compacting, users_messages
-from dragoman.protocols.openai_responses.conversations import (
-    GivenItems,
-    given_items,
-    outputs_as_items,
-)
+from dragoman.protocols.openai_responses.conversations import outputs_as_items
+from dragoman.protocols.stored_answers import GivenItems
 from dragoman.serving.large_body_tasks import (
     MOST_VALUES,
     Source,
@@ -24,12 +21,14 @@ from dragoman.serving.large_body_tasks import (
 
 
 def items_given(body: bytes, source: Source) -> tuple[GivenItems | None, bytes]:
-    """The items of a request's `input`, as `given_items`, and their body.
+    """The items of a request's `input`, as `StoredAnswers.given`, and their body.
 
     Raises:
         DragomanError: TOO_LARGE.
     """
-    given = given_items(request_of(body, source).members.get("input"))
+    request = request_of(body, source)
+    stored = request.codec.endpoint.stored
+    given = None if stored is None else stored.given(request.members.get("input"))
     if given is None:
         return None, b""
     if len(given.ids) + len(given.references) > MOST_VALUES:

@@ -9,10 +9,11 @@ import time
 from msgspec import Raw
 
 from dragoman.protocols.openai_responses.additions import ANSWERS, CREATED, Addition, Additions
-from dragoman.protocols.openai_responses.conversations import GivenItems, given_items
+from dragoman.protocols.openai_responses.conversations import given_items
+from dragoman.protocols.openai_responses.stored import STORED
 from dragoman.protocols.openai_responses.websocket import finished_item, response_id_in
+from dragoman.protocols.stored_answers import GivenItems
 from dragoman.responses.conversations import (
-    ENDS,
     PendingResponse,
     ResponseRecorder,
     StoredConversations,
@@ -82,7 +83,7 @@ class SteerableRecorder(ResponseRecorder):
             over = added.take(name, data)
             self._injected += [one.items for one in added.committed]
             return (await self._settle(added) if over else b"") + frame.raw
-        if name in ENDS:
+        if name in STORED.ends:
             before = await self._settle(added)
             self._end = frame
             over = added.take(name, data)
@@ -111,6 +112,7 @@ class SteerableRecorder(ResponseRecorder):
         """Another response has begun, which answers these items."""
         own = given_items(Raw(b"[%b]" % items)) or GivenItems()
         self.pending = PendingResponse(
+            protocol=self.pending.protocol,
             id=name,
             owner=self.pending.owner,
             created=time.time(),

@@ -28,14 +28,16 @@ from dragoman.protocols.openai_responses.conversations import (
 )
 from dragoman.protocols.openai_responses.frames import Frames
 from dragoman.protocols.openai_responses.response_object import begun
+from dragoman.protocols.openai_responses.stored import response_not_found
 from dragoman.protocols.openai_responses.usage import write_usage
+from dragoman.protocols.stored_answers import StoredAnswers
 from dragoman.responses.background import Background
 from dragoman.responses.conversations import (
     LONGEST_ID,
     PendingResponse,
     ResponseRecorder,
     StoredConversations,
-    response_not_found,
+    stored_of,
 )
 from dragoman.responses.steerable import SteerableRecorder
 from dragoman.responses.upstream_responses import UpstreamResponses, is_left_to
@@ -124,8 +126,11 @@ class StoredResponses:
         plan = self._resolver.resolve(incoming, request, caller, record)
         target, settings = plan.target, plan.settings_for(incoming)
         continuation = incoming.continuation
-        if is_left_to(target.upstream, settings.options) and (
-            continuation is None or not _is_own(request, continuation)
+        native = request.codec.endpoint.stores_responses
+        if (
+            native
+            and is_left_to(target.upstream, settings.options)
+            and (continuation is None or not _is_own(request, continuation))
         ):
             recorder: AnswerRecorder | None = await self._upstream_responses.retarget(
                 request, caller, target.upstream
@@ -186,16 +191,16 @@ class StoredResponses:
         Raises:
             DragomanError: it is not there.
         """
-        query = Query(incoming.query)
+        query, form = Query(incoming.query), stored_of(incoming.codec.name)
         stream = query.flag("stream")
-        after = query.number("starting_after", -1, 0, 2**53)
-        if await self._upstream_responses.forward(name, "", incoming, caller, record):
+        after = form.read_after(query.values)
+        if await self._is_native(name, "", incoming, caller, record):
             return
-        stored = await self._found(name, caller)
+        stored = await self._found(name, incoming, caller)
         if stream:
             await self.background.follow(stored, incoming, after)
             return
-        incoming.reply(200, stored.response)
+        incoming.reply(200, _shown(stored, form, query))
 
     async def delete(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
@@ -205,14 +210,15 @@ class StoredResponses:
         Raises:
             DragomanError: it is not there.
         """
-        if await self._upstream_responses.forward(name, "", incoming, caller, record):
+        if await self._is_native(name, "", incoming, caller, record):
             return
-        await self._found(name, caller)
+        form = stored_of(incoming.codec.name)
+        await self._found(name, incoming, caller)
         responses = self._conversations.responses
         assert responses is not None
         if not await responses.ask(lambda store: store.delete(name, caller.name)):
-            raise response_not_found(name)
-        incoming.reply(200, to_json({"id": name, "object": "response", "deleted": True}))
+            raise form.not_found(name, "")
+        incoming.reply(200, to_json(form.deleted(name)))
 
     async def items(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
@@ -228,7 +234,7 @@ class StoredResponses:
         after = query.text("after")
         if await self._upstream_responses.forward(name, "/input_items", incoming, caller, record):
             return
-        await self._found(name, caller)
+        await self._found(name, incoming, caller)
         responses = self._conversations.responses
         assert responses is not None
         turns = await responses.ask(lambda store: store.conversation(name, caller.name))
@@ -251,14 +257,16 @@ class StoredResponses:
         Raises:
             DragomanError: it is not there, is not made in the background, or is over.
         """
-        if await self._upstream_responses.forward(name, "/cancel", incoming, caller, record):
+        if await self._is_native(name, "/cancel", incoming, caller, record):
             return
-        stored = await self._found(name, caller)
-        if not stored.background:
-            raise InvalidRequest.at("", "Cannot cancel a synchronous response.")
-        if stored.status in FINISHED and stored.status != "cancelled":
-            raise InvalidRequest.at("", f"Cannot cancel a {stored.status} response.")
-        if stored.status != "cancelled":
+        stored = await self._found(name, incoming, caller)
+        form = stored_of(incoming.codec.name)
+        if not form.cancels_finished:
+            if not stored.background:
+                raise InvalidRequest.at("", "Cannot cancel a synchronous response.")
+            if stored.status in FINISHED and stored.status != "cancelled":
+                raise InvalidRequest.at("", f"Cannot cancel a {stored.status} response.")
+        if stored.status not in FINISHED:
             stored = await self.background.cancel(stored)
         incoming.reply(200, stored.response)
 
@@ -270,7 +278,7 @@ class StoredResponses:
         Raises:
             DragomanError: it is not there, waits for nothing, or not for these outputs.
         """
-        stored = await self._found(name, caller)
+        stored = await self._found(name, incoming, caller)
         response: JsonObject = msgspec.json.decode(stored.response)
         waiting = waiting_calls(response.get("output") or [])
         if not waiting or "required_action" not in response:
@@ -304,16 +312,33 @@ class StoredResponses:
                 # What could not be answered may be submitted again.
                 await responses.ask(lambda store: store.claim(name, caller.name, False))
 
-    async def _found(self, name: str, caller: Caller) -> StoredResponse:
-        responses = self._conversations.responses
+    async def _is_native(
+        self, name: str, below: str, incoming: IncomingRequest, caller: Caller, record: Record
+    ) -> bool:
+        """Whether a service has the response, and was asked."""
+        return incoming.codec.endpoint.stores_responses and await self._upstream_responses.forward(
+            name, below, incoming, caller, record
+        )
+
+    async def _found(self, name: str, incoming: IncomingRequest, caller: Caller) -> StoredResponse:
+        responses, endpoint = self._conversations.responses, incoming.codec.endpoint
+        not_found = stored_of(incoming.codec.name).not_found
         if responses is None:
-            raise response_not_found(name, ": this gateway does not store responses")
+            raise not_found(name, ": this gateway does not store responses")
         stored = None
-        if len(name) <= LONGEST_ID:
+        if len(name) <= LONGEST_ID and name.startswith(endpoint.id_prefix):
             stored = await responses.ask(lambda store: store.get(name, caller.name))
         if stored is None:
-            raise response_not_found(name)
+            raise not_found(name, "")
         return stored
+
+
+def _shown(stored: StoredResponse, form: StoredAnswers, query: Query) -> bytes:
+    """A stored answer as a client gets it."""
+    if form.shown is None:
+        return stored.response
+    answer = msgspec.json.decode(stored.response)
+    return to_json(form.shown(answer, stored.input.body, query.values))
 
 
 class _CompactionRecorder(AnswerRecorder):
@@ -354,6 +379,11 @@ class Query:
 
     def __init__(self, query: bytes) -> None:
         self._values = parse_qs(query.decode("latin-1"), keep_blank_values=True, max_num_fields=100)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The last value of each name."""
+        return {name: values[-1] for name, values in self._values.items()}
 
     def text(self, name: str) -> str | None:
         """The last value of that name; None if there is none, or an empty one."""

@@ -28,12 +28,11 @@ from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.openai_responses.conversations import no_conversations
 from dragoman.protocols.openai_responses.errors import error_members
+from dragoman.protocols.openai_responses.stored import STORED, previous_not_found
 from dragoman.responses.conversations import (
-    ENDS,
     LONGEST_ID,
     StoredConversations,
     item_not_found,
-    previous_not_found,
 )
 from dragoman.responses.response_store import ResponseStoreThread
 from dragoman.serving.answers import MOST_BYTES, is_stream, read_error
@@ -229,7 +228,7 @@ class UpstreamResponses:
                     raise DragomanError(
                         refused(_CODEC, answer.status, answer.headers, message).fault
                     )
-                if is_stream(answer, b""):
+                if is_stream(answer, b"", _CODEC.endpoint.media):
                     await self._send(incoming, answer, ResumedStream(builder.mask))
                     return
                 body = builder.mask.secrets_in(await answer.read(MOST_BYTES, incoming.reserve))
@@ -341,7 +340,7 @@ class UpstreamRecorder(AnswerRecorder):
         if self._stores:
             decoder = Decoder()
             for frame in [*decoder.feed(data), *decoder.finish()]:
-                if frame.event in ENDS:
+                if frame.event in STORED.ends:
                     names = _names_in(frame.data)
                     await self._upstream_responses.save_owner(names, self._caller, self._account)
         return data

@@ -4,6 +4,7 @@ imported only where a configuration has one."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -27,6 +28,9 @@ from dragoman.serving.limits.client import Limits
 from dragoman.serving.limits.simulation import SimulatedAdmission
 from dragoman.storage.opening import Watching
 from dragoman.storage.request_log import RequestLogFiles
+
+if TYPE_CHECKING:
+    from dragoman.sign_in.endpoints import SignInEndpoints
 
 
 class Parts(Struct, frozen=True, kw_only=True):
@@ -69,7 +73,9 @@ class Administration:
         self._sessions = Sessions(parts.link)
         self._repeated = RepeatedPosts()
 
-    def admin_of(self, bench: Bench, keys: Keyring, proxies: Proxies) -> Admin:
+    def admin_of(
+        self, bench: Bench, keys: Keyring, proxies: Proxies, sign_in: SignInEndpoints | None
+    ) -> Admin:
         """What serves `/admin` of the configuration of `bench`."""
         parts, sync = self._parts, self._parts.account_sync
         simulated = SimulatedAdmission(
@@ -79,6 +85,6 @@ class Administration:
             parts.limits,
             parts.admission.expected.output,
         )
-        operators = Operators(bench.config.admin, sync, self._sessions, proxies)
+        operators = Operators(bench.config.admin, sync, self._sessions, proxies, sign_in)
         gateway = Gateway(bench, sync, keys, simulated, operators, self._observed, parts.reload)
         return Admin(gateway, self._repeated)

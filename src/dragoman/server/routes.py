@@ -119,8 +119,22 @@ class Routes:
 
     def _operation(self, codec: Codec, operation: Operation) -> Route:
         services = self._services
+        if operation.answer:
+            return self._stored(codec, operation.answer, operation.below, operation)
         serve = services.counter.serve if operation.counts else services.exchange.serve
+        if codec.endpoint.stored is not None:
+            serve = services.stored.create
         return Route({"POST": serve}, codec, operation)
+
+    def _stored(
+        self, codec: Codec, answer: str, below: str, operation: Operation | None = None
+    ) -> Route:
+        """The route of what is asked for of a stored answer."""
+        handlers = self.below_response[below]
+        methods: dict[str, Handler] = {
+            method: partial(serve, answer) for method, serve in handlers.items()
+        }
+        return Route(methods, codec, operation)
 
     def _model(self, codec: Codec, path: str) -> Route | None:
         for models in _model_paths(codec):
@@ -137,12 +151,8 @@ class Routes:
             return Route(dict.fromkeys(("GET", "POST", "DELETE"), refuse), codec)
         if name and endpoint.stores_responses:
             response, _, below = name.partition("/")
-            handlers = self.below_response.get(below)
-            if handlers is not None and response != _COMPACT:
-                methods: dict[str, Handler] = {
-                    method: partial(serve, response) for method, serve in handlers.items()
-                }
-                return Route(methods, codec)
+            if below in self.below_response and response != _COMPACT:
+                return self._stored(codec, response, below)
         return None
 
 

@@ -398,7 +398,7 @@ class Services:
         bench = Bench(
             config, router, upstreams, prices, exchange_of, self._count, sealer.key, self.large
         )
-        admin = self._administration().admin_of(bench, keys, proxies)
+        admin = self._administration().admin_of(bench, keys, proxies, sign_in)
         return replace(generation, admin=admin)
 
     def _sign_in(

@@ -29,6 +29,7 @@ from dragoman.sign_in import tokens
 from dragoman.sign_in.grants import (
     AUTHORIZATION_CODE_S,
     CODE_S,
+    DASHBOARD,
     CodeGrant,
     DeviceGrant,
     Grant,
@@ -146,7 +147,12 @@ class SignInDesk:
             return self.visit(browser, device=id)
 
     def visit(
-        self, browser: str, *, device: str = "", redirect: Redirect | None = None
+        self,
+        browser: str,
+        *,
+        device: str = "",
+        redirect: Redirect | None = None,
+        dashboard: bool = False,
     ) -> tuple[str, Visit]:
         """Begin a visit to the provider. Returns its state.
 
@@ -162,6 +168,7 @@ class SignInDesk:
             expires=self._clock() + CODE_S,
             device=device,
             redirect=redirect,
+            dashboard=dashboard,
         )
         self._save(tokens.digest(state), visit)
         return state, visit
@@ -176,8 +183,11 @@ class SignInDesk:
             self._save(tokens.digest(state), replace(visit, nonce="", verifier=""))
         return visit
 
-    def signed_in(self, state: str, granted: Granted) -> tuple[Visit, DeviceGrant | None] | None:
-        """Note who returned from a visit, and give what this person is to approve.
+    def signed_in(
+        self, state: str, granted: Granted
+    ) -> tuple[str, Visit, DeviceGrant | None] | None:
+        """Note who returned from a visit, and give what this person is to approve, by another
+        state: the former was in addresses, and whoever began the visit knows it.
 
         Raises:
             NotAllowed: the person may not sign in; the program is told.
@@ -190,14 +200,44 @@ class SignInDesk:
             device = self._device(visit)
         try:
             self._check_person(granted.identity)
+            rule = check_allowed(self._settings.rules, granted.identity)
+            if visit.dashboard and rule.role is None:
+                raise NotAllowed("No rule of this gateway lets you open the dashboard.")
         except NotAllowed:
             self.refused(visit)
             change = Change(action="refuse sign_in", kind="person", name=granted.identity.name)
             self._store.record(self._actor, [change])
             raise
-        visit = replace(visit, granted=granted)
-        self._save(id, visit)
-        return visit, device
+        visit = replace(visit, granted=granted, nonce="", verifier="")
+        state = new_secret()
+        with self._store.deciding():
+            self._store.drop_pending(id)
+            self._save(tokens.digest(state), visit)
+        return state, visit, device
+
+    def dashboard_code(self, state: str, visit: Visit) -> str:
+        """The code by which the page of the dashboard begins a session for the person of a
+        visit."""
+        code = new_secret()
+        self._store.drop_pending(tokens.digest(state))
+        self._save(
+            tokens.digest(code), replace(visit, expires=self._clock() + AUTHORIZATION_CODE_S)
+        )
+        return code
+
+    def begin_dashboard(self, code: str, browser: str) -> Opened:
+        """A session for the dashboard, by its code, once, in the browser of the visit.
+
+        Raises:
+            InvalidGrant: the code is none.
+            NotAllowed: the person may not sign in any more.
+        """
+        with self._store.deciding():
+            visit = self._visit(code, browser)
+            if visit is None or not visit.dashboard or visit.granted is None or visit.nonce:
+                raise InvalidGrant("the code is none")
+            self._store.drop_pending(tokens.digest(code))
+            return self._open(visit.granted, DASHBOARD)
 
     def refused(self, visit: Visit) -> None:
         """The person of a visit may not, or does not want to, sign in."""
@@ -210,7 +250,7 @@ class SignInDesk:
         authorization code if there is one; None if there is nothing to be decided."""
         with self._store.deciding():
             visit = self._visit(state, browser)
-            if visit is None or visit.granted is None:
+            if visit is None or visit.granted is None or visit.dashboard:
                 return None
             self._store.drop_pending(tokens.digest(state))
             device, code = self._device(visit), ""
@@ -447,7 +487,7 @@ class SignInDesk:
         secrets = SessionSecrets(new_secret().encode()[:32], granted.provider)
         refresh = tokens.first_refresh_token(id, secrets.key)
         created = now if known is None else known.created
-        name = identity.name if known is None else known.name
+        name = self._free_name(identity) if known is None else known.name
         person = StoredPerson(
             id=identity.id, name=name, identity=identity, created=created, seen=now
         )
@@ -479,13 +519,13 @@ class SignInDesk:
         known = self._store.person(identity.id)
         if known is not None and not known.enabled:
             raise NotAllowed("Your access to this gateway is disabled.")
-        other = self._store.person_named(identity.name) if known is None else None
-        if other is not None:
-            raise NotAllowed(
-                "Somebody else has signed in with your e-mail address before. Whoever runs this "
-                "gateway can remove that person, if the account is yours."
-            )
         return known
+
+    def _free_name(self, identity: Identity) -> str:
+        """The name of somebody new. Where an address is given to another person, or a company has
+        another provider, it is one that nobody has yet: limits and usage are counted by it."""
+        name = identity.name
+        return name if self._store.person_named(name) is None else f"{name}:{identity.id[:16]}"
 
     def _living(self, id: str) -> tuple[StoredSession, StoredPerson]:
         session = self._store.session(id)

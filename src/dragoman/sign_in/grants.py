@@ -21,6 +21,9 @@ INTERVAL_S: Final = 5
 MOST_TRIES: Final = 5
 """Times that one user code may be entered."""
 
+DASHBOARD: Final = "dashboard"
+"""The program that the dashboard is, in lists of sessions."""
+
 CLIENTS: Final = {"claude-code": "Claude Code", "codex": "Codex"}
 """The programs that sign in, by their ids, as people know them."""
 
@@ -66,7 +69,8 @@ class Redirect(Struct, frozen=True, kw_only=True):
 class Visit(Struct, frozen=True, kw_only=True, tag="visit"):
     """A person's visit to the provider, in the browser that has the cookie with this digest: for
     the device code with this digest, or for a program that waits at `redirect`. `granted` is what
-    came of it."""
+    came of it. With `dashboard`, the person wants to open that; after the visit, its secret is the
+    code that begins a session there."""
 
     browser: str
     nonce: str
@@ -74,6 +78,7 @@ class Visit(Struct, frozen=True, kw_only=True, tag="visit"):
     expires: float
     device: str = ""
     redirect: Redirect | None = None
+    dashboard: bool = False
     granted: Granted | None = None
 
 

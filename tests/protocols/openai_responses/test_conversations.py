@@ -10,7 +10,6 @@ from msgspec import Raw
 
 from dragoman.canonical.errors import FaultKind, InvalidRequest
 from dragoman.protocols.openai_responses.conversations import (
-    GivenItems,
     given_items,
     named_item,
     no_conversations,
@@ -22,6 +21,7 @@ from dragoman.protocols.openai_responses.conversations import (
     with_stored,
 )
 from dragoman.protocols.raw import join_object
+from dragoman.protocols.stored_answers import GivenItems
 
 RESPONSE = "resp_01234567"
 

@@ -452,10 +452,59 @@ GOOGLE = (
     ),
 )
 
+INTERACTIONS = (
+    *_everywhere("interactions"),
+    Check(
+        "interactions.key",
+        "the key is taken from x-goog-api-key",
+        "Google's SDKs: 401",
+        "take the key from x-goog-api-key on every route",
+    ),
+    Check(
+        "interactions.event_names",
+        "the event: line has the event_type",
+        "readers of bare events that look at the line pass over them",
+        "send event: EVENT_TYPE before the data of each event",
+        _WARNING,
+    ),
+    Check(
+        "interactions.created",
+        "interaction.created comes first, once",
+        "clients that keep the id have none to go on from, or to ask again with",
+        "begin each stream with interaction.created",
+    ),
+    Check(
+        "interactions.steps",
+        "steps start, go on and stop one after the other, counted from 0",
+        "clients that put deltas together by index join two steps, or lose one",
+        "send step.start, deltas and step.stop of each step with an index of its own",
+    ),
+    Check(
+        "interactions.completed",
+        "one interaction.completed ends the answer, with its status and usage",
+        "no SDK tells a stream that was cut from one that is over",
+        "end with interaction.completed; an answer without one is an error event",
+    ),
+    Check(
+        "interactions.done",
+        "the last data is [DONE]",
+        "clients wait for the connection to close",
+        "send data: [DONE] after the last event",
+        _WARNING,
+    ),
+    Check(
+        "interactions.signature",
+        "signatures of thoughts are base64, and none is empty",
+        "the next turn is refused",
+        "encode whatever stands in its place in standard base64, or leave it out",
+    ),
+)
+
 PROTOCOL_CHECKS = {
     "openai_chat": ("chat", CHAT),
     "anthropic_messages": ("messages", MESSAGES),
     "openai_responses": ("responses", RESPONSES),
     "google_generate_content": ("google", GOOGLE),
+    "google_interactions": ("interactions", INTERACTIONS),
 }
 """The short name and the checks of each protocol."""

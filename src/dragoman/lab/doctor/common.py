@@ -106,6 +106,9 @@ def error_problem(protocol: str, answer: Answer, statuses: tuple[int, ...]) -> s
     if protocol == "google":
         if type(error.get("code")) is not int or not isinstance(error.get("status"), str):
             return "the body holds no error.code or no error.status"
+    elif protocol == "interactions":
+        if not isinstance(error.get("code"), str):
+            return "the body holds no error.code"
     elif not isinstance(error.get("type"), str):
         return "the body holds no error.type"
     if protocol == "messages" and body.get("type") != "error":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import quote
 
-from dragoman.lab.doctor import chat, google, messages, responses
+from dragoman.lab.doctor import chat, google, interactions, messages, responses
 from dragoman.lab.doctor.answers import Answer
 from dragoman.lab.doctor.calls import PATIENCE_S, VERSION, Auth, Caller
 from dragoman.lab.doctor.checks import GENERAL, PROTOCOL_CHECKS
@@ -23,6 +23,7 @@ _PATHS = {
     "messages": "/v1/messages",
     "responses": "/v1/responses",
     "google": "/v1beta/models/{model}:generateContent",
+    "interactions": "/v1/interactions",
 }
 _STREAMED = "/v1beta/models/{model}:streamGenerateContent"
 _WRONG_KEY = "sk-dragoman-doctor-wrong-key"
@@ -129,15 +130,19 @@ async def _look_at_keys(
 ) -> None:
     """Judge how keys are taken, and how a wrong one is refused."""
     googles = [protocol for protocol in protocols if protocol == "google"]
-    others = [protocol for protocol in protocols if protocol != "google"]
+    interacting = [protocol for protocol in protocols if protocol == "interactions"]
+    others = [protocol for protocol in protocols if protocol not in ("google", "interactions")]
     styles: tuple[tuple[str, Auth, list[str]], ...] = (
         ("server.bearer", "bearer", protocols),
         ("server.x_api_key", "x-api-key", others),
         ("google.key", "x-goog-api-key", googles),
+        ("interactions.key", "x-goog-api-key", interacting),
     )
     if not caller.key:
-        own = ("google.key", "google.query_key") if googles else ()
-        for name in ("server.auth", "server.auth_shape", "server.bearer", "server.x_api_key", *own):
+        unseen = ["server.auth", "server.auth_shape", "server.bearer", "server.x_api_key"]
+        unseen += ["google.key", "google.query_key"] if googles else []
+        unseen += ["interactions.key"] if interacting else []
+        for name in unseen:
             findings.unseen(name, "no key was given")
         return
     for name, auth, played in styles:
@@ -181,7 +186,7 @@ def _cors_problem(answer: Answer) -> str:
 
 def _wrong(protocol: str, model: str) -> dict[str, Any]:
     """A request that no service can take: its conversation is a number."""
-    members = {"responses": "input", "google": "contents"}
+    members = {"responses": "input", "google": "contents", "interactions": "input"}
     return {**_text(protocol, model), members.get(protocol, "messages"): 7}
 
 
@@ -195,6 +200,9 @@ def _text(protocol: str, model: str, text: str = _COUNT, **more: Any) -> dict[st
         contents = [{"role": "user", "parts": [{"text": text}]}]
         return {"contents": contents, "generationConfig": config, **more}
     body: dict[str, Any] = {"model": model, **more}
+    if protocol == "interactions":
+        config = {"max_output_tokens": _MOST_TOKENS}
+        return {**body, "input": text, "generation_config": config, "store": False}
     if protocol == "responses":
         return {**body, "input": text, "max_output_tokens": _MOST_TOKENS, "store": False}
     body["messages"] = [{"role": "user", "content": text}]
@@ -268,11 +276,24 @@ async def _examine_google(caller: Caller, model: str, findings: Findings) -> Non
     _guarded("google", findings, lambda: google.models(listed, findings))
 
 
+async def _examine_interactions(caller: Caller, model: str, findings: Findings) -> None:
+    path = _PATHS["interactions"]
+    tool = {"type": "function", "name": "note", "description": _ABOUT, "parameters": _SCHEMA}
+    answer = await caller.post(path, _text("interactions", model))
+    _guarded("interactions", findings, lambda: interactions.full(answer, model, findings))
+    streamed = await caller.post(path, _text("interactions", model, stream=True))
+    _guarded("interactions", findings, lambda: interactions.stream(streamed, model, findings))
+    asked = _text("interactions", model, _CALL, stream=True, tools=[tool])
+    called = await caller.post(path, asked)
+    _guarded("interactions", findings, lambda: interactions.tools(called, model, findings))
+
+
 _EXAMINERS = {
     "chat": _examine_chat,
     "messages": _examine_messages,
     "responses": _examine_responses,
     "google": _examine_google,
+    "interactions": _examine_interactions,
 }
 
 

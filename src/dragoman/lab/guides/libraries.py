@@ -91,12 +91,44 @@ console.log(answer.text);""",
             ),
         ),
         "Answers and streams, chats, automatic function calling, structured output, `count_tokens` "
-        "and the list of models, on all four kinds of upstream.",
+        "and the list of models, on all five kinds of upstream.",
         "Files, caches and batches, which belong to an account of Google's; safety settings on "
         "other upstreams.",
         "`base_url` without a version: the SDKs add `/v1`, older ones `/v1beta`, and both work. "
         "Names of models must have no `?` and no `&`. `vertexai=True` with a base URL of one's own "
         "names no model in the path, and cannot be served.",
+    ),
+    Guide(
+        "Google Interactions",
+        ("Interactions",),
+        (
+            (
+                "python",
+                """\
+import os
+
+from google import genai
+
+options = {"base_url": "{url}"}
+client = genai.Client(api_key=os.environ["DRAGOMAN_KEY"], http_options=options)
+print(client.interactions.create(model="{model}", input="Hello!").output_text)""",
+            ),
+            (
+                "javascript",
+                """\
+import { GoogleGenAI } from "@google/genai";
+
+const httpOptions = { baseUrl: "{url}" };
+const client = new GoogleGenAI({ apiKey: process.env.DRAGOMAN_KEY, httpOptions });
+const answer = await client.interactions.create({ model: "{model}", input: "Hello!" });
+console.log(answer.output_text);""",
+            ),
+        ),
+        "`client.interactions` of google-genai and @google/genai since 2.8: answers and streams "
+        "with thoughts and function calling, on all five kinds of upstream.",
+        "Agents, and what belongs to an account of Google's: caches, environments, webhooks.",
+        "The SDKs ask again four times by themselves after 429 and 5xx, and notice no stream that "
+        "is cut: look for `interaction.completed`.",
     ),
     Guide(
         "AI SDK",

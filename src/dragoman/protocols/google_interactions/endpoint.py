@@ -15,6 +15,7 @@ from dragoman.canonical.errors import InvalidRequest
 from dragoman.protocols.base import Endpoint, Operation
 from dragoman.protocols.google_capabilities import GoogleCapabilities, completed
 from dragoman.protocols.google_interactions import wire
+from dragoman.protocols.google_interactions.stored import STORED
 from dragoman.protocols.google_models import MODELS
 from dragoman.protocols.limits import whole
 from dragoman.protocols.raw import hides_words, join_object, split_object, text_of
@@ -22,13 +23,22 @@ from dragoman.protocols.traced_settings import settings_at
 
 _CONFIG: Final = "generation_config"
 _LIMIT: Final = "max_output_tokens"
-_PATH: Final = re.compile(rf"(?:/projects/[^/]+/locations/[^/]+)?{wire.PATH}")
+_PATH: Final = re.compile(
+    rf"(?:/projects/[^/]+/locations/[^/]+)?{wire.PATH}(?:/(?P<id>[^/]+)(?:/(?P<below>cancel))?)?"
+)
 _OLD_CLIENT: Final = re.compile(rb"GeminiNextGenAPIClient/\S+ 1\.")
 
 
 def read_path(path: str, query: str) -> Operation | None:
-    """What a client asks for: an answer. Its model, and whether it is streamed, are in the body."""
-    return Operation(name=wire.PATH) if _PATH.fullmatch(path) else None
+    """What a client asks for: an answer, whose model is in the body, or one that is stored."""
+    found = _PATH.fullmatch(path)
+    if found is None:
+        return None
+    if found["id"] is None:
+        return Operation(name=wire.PATH)
+    below = found["below"] or ""
+    name = f"{wire.PATH}/{{id}}" + (f"/{below}" if below else "")
+    return Operation(name=name, answer=found["id"], below=below)
 
 
 def check_client(headers: Mapping[bytes, bytes]) -> None:
@@ -85,6 +95,7 @@ ENDPOINT = Endpoint(
     key_parameter="key",
     headers=lambda capabilities: {"api-revision": wire.REVISION},
     binds_reasoning=True,
+    stored=STORED,
     models=MODELS,
     settings=settings_at(
         {

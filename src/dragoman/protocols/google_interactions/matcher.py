@@ -131,10 +131,12 @@ class InteractionsMatcher(Watch):
 
     def _changed(self, event: Event, frame: Frame) -> bytes:
         """The event with the client's name of the model."""
-        answer = event.interaction
-        if answer is None:
+        answer, name = event.interaction, self._shown.get("id")
+        if answer is None and (name is None or event.interaction_id is None):
             return frame.raw
         members = split_object(Raw(frame.data)) or {}
+        if answer is None:
+            return encode(to_json({**members, "interaction_id": name}), frame.event)
         inner = _with_shown(split_object(members["interaction"]) or {}, self._model, self._shown)
         if inner is None:
             return frame.raw
@@ -171,12 +173,15 @@ def _has_content(step: Step) -> bool:
     return True
 
 
+_SHOWN: Final = ("id", "previous_interaction_id")
+
+
 def _with_shown(
     answer: dict[str, Raw], model: str | None, shown: Mapping[str, Any]
 ) -> dict[str, Raw] | None:
     """An interaction with the client's name of the model and what else it is shown; None if it is
     so already."""
-    changed = {name: value for name, value in shown.items() if name != "store"}
+    changed = {name: shown[name] for name in _SHOWN if name in shown}
     if model is not None and "model" in answer:
         changed["model"] = model
     encoded = {name: Raw(to_json(value)) for name, value in changed.items()}

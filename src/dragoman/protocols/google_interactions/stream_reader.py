@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from dragoman.canonical.blocks import (
     Audio,
@@ -86,6 +87,7 @@ class InteractionsReader:
         "_calls",
         "_count",
         "_has_calls",
+        "_held",
         "_id",
         "_ids",
         "_inbound",
@@ -107,6 +109,9 @@ class InteractionsReader:
         self._ids = CallIds(_PREFIX)
         self._steps: dict[int, _Step] = {}
         """Steps that have begun and not ended, by their index."""
+        self._held: Opaque | None = None
+        """The signature of a thought, for a client of another protocol: it goes on the next call if
+        there is one."""
         self._usage: JsonObject | None = None
         self._tier: str | None = None
 
@@ -246,7 +251,9 @@ class InteractionsReader:
 
     def _end(self, finish: Finish) -> list[Event]:
         self._over = True
-        return [Finished(finish), *self._metered(is_last=True), Ended()]
+        events: list[Event] = []
+        self._release(events)
+        return [*events, Finished(finish), *self._metered(is_last=True), Ended()]
 
     def _error(self, error: Any) -> list[Event]:
         """The end by an error: one of a filter is an end of the answer like others.
@@ -389,9 +396,22 @@ class InteractionsReader:
             events.append(Delta(step.block, part.text))
 
     def _seal(self, step: _Step, signature: str, events: list[Event]) -> None:
+        opaque = Opaque(wire.NAME, signature, account=self._account)
+        if not self._inbound.same_protocol:
+            self._release(events)
+            self._held = opaque
+            return
         if step.kind is not Reasoning:
             self._open(step, Reasoning(), events)
-        events.append(Sealed(step.block, Opaque(wire.NAME, signature, account=self._account)))
+        events.append(Sealed(step.block, opaque))
+
+    def _release(self, events: list[Event], anchor: Literal["", "next"] = "") -> None:
+        """The signature that is held, as a block of its own."""
+        opaque, self._held = self._held, None
+        if opaque is not None:
+            self._count += 1
+            seal = Sealed(self._count, replace(opaque, anchor=anchor))
+            events += (Opened(self._count, Reasoning()), seal, Closed(self._count))
 
     def _call(self, step: _Step, events: list[Event]) -> None:
         given = step.given
@@ -401,6 +421,7 @@ class InteractionsReader:
         seed = f"{self._id}:{self._calls}"
         self._calls += 1
         head = ToolCall(id=self._ids.take(given.id or "", seed), name=given.name)
+        self._release(events, "next")
         self._open(step, head, events)
 
     def _fragment(self, step: _Step, fragment: Raw, events: list[Event]) -> None:

@@ -107,7 +107,7 @@ class InteractionsWriter:
         self._shows_reasoning = show == "always" or (asked and show == "auto")
         self._readable = show != "never"
         """Whether the client may be given other vendors' reasoning at all."""
-        time = _time(reply.created)
+        time = time_of(reply.created)
         self._answer: JsonObject = {
             "id": reply.id,
             "object": "interaction",
@@ -191,7 +191,7 @@ class InteractionsWriter:
 
     def _started(self, event: Started) -> bytes:
         if event.created:
-            self._answer["created"] = self._answer["updated"] = _time(event.created)
+            self._answer["created"] = self._answer["updated"] = time_of(event.created)
         self._note_tier(event.service_tier)
         return self._announced()
 
@@ -423,7 +423,7 @@ class InteractionsWriter:
         self._ledger.add(path, LossKind.KNOB, detail)
 
 
-def _time(seconds: int) -> str:
+def time_of(seconds: int) -> str:
     """A time as the service writes it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

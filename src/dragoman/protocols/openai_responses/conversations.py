@@ -27,6 +27,7 @@ from dragoman.protocols.raw import (
     split_object,
     text_of,
 )
+from dragoman.protocols.stored_answers import GivenItems, whole_of
 
 _PREFIXES = {
     "message": "msg_",
@@ -42,15 +43,6 @@ MOST_LISTED = 100
 """Items in one page of a list at most (resources/responses/input_items.py)."""
 
 _ABSENT = Raw()
-
-
-class GivenItems(Struct, frozen=True):
-    """The items that a request's input adds to the conversation: a JSON array as received, their
-    ids, and the positions and ids of references to stored items."""
-
-    body: bytes = b"[]"
-    ids: tuple[str, ...] = ()
-    references: tuple[tuple[int, str], ...] = ()
 
 
 class _Named(Struct):
@@ -170,11 +162,7 @@ def whole_members(
 ) -> dict[str, Raw]:
     """The members of a request as if its client had sent the whole conversation: the items of
     `earlier` turns as JSON, and those that it gave; all other members are the client's own."""
-    whole = {name: raw for name, raw in members.items() if name != "previous_response_id"}
-    own = given.body[1:-1]
-    pieces = [*earlier, own] if own.strip() else earlier
-    whole["input"] = Raw(b"[%b]" % b",".join(pieces))
-    return whole
+    return whole_of(members, "previous_response_id", earlier, given)
 
 
 _LOOKED_UP = frozenset(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from dragoman.protocols.attribution import MEMBERS, openai_attribution
 from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.caching import marked_writes
@@ -10,6 +12,7 @@ from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
+from dragoman.protocols.openai_responses.stored import STORED
 from dragoman.protocols.openai_responses.upstream_websocket import socket_turn
 from dragoman.protocols.searches import asks_search
 from dragoman.protocols.traced_settings import settings_at
@@ -39,7 +42,7 @@ _COUNTING = Counting(
 )
 """Members that are not counted: input_token_count_params.py of openai."""
 
-ENDPOINT = Endpoint(
+_PLAIN = Endpoint(
     path="/responses",
     id_prefix="resp_",
     counting=_COUNTING,
@@ -63,6 +66,7 @@ ENDPOINT = Endpoint(
     ),
     binds_reasoning=True,
     stores_responses=True,
+    stored=STORED,
     socket_turn=socket_turn,
     capabilities=ResponsesCapabilities,
     limits=highest_of("max_output_tokens"),
@@ -78,3 +82,7 @@ ENDPOINT = Endpoint(
     limit_names=LIMIT_NAMES,
     limit_lines=limit_lines,
 )
+
+_AZURE = replace(_PLAIN, version="", auth="api-key", socket_turn=None, lists_models=False)
+
+ENDPOINT = replace(_PLAIN, services={"azure_deployments": _AZURE})

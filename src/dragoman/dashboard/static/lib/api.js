@@ -10,6 +10,9 @@ import { signal } from "../vendor/signals.js";
  */
 export const session = signal(undefined);
 
+/** Whether people sign in with the company's account. */
+export const hasProvider = signal(false);
+
 export const isAdmin = () => session.value?.role === "admin";
 
 const TOKEN = "session-token";
@@ -163,15 +166,28 @@ export async function watch(query, place, onOpen, onEvent, signal) {
   for await (const { event, data, id } of eventsOf(response)) onEvent(event, JSON.parse(data), id);
 }
 
-/** Takes up the session of an earlier page, if it still lasts. */
+/** What stands before the code with which a person returns from the company's sign-in. */
+const CODE = "#sign-in=";
+
+/** Takes up the session of an earlier page, if it still lasts, or begins that of a person. */
 export async function resumeSession() {
+  if (location.hash.startsWith(CODE)) {
+    const code = location.hash.slice(CODE.length);
+    history.replaceState(null, "", location.pathname);
+    const isDone = await signIn({ code }).then(
+      () => true,
+      () => false,
+    );
+    if (isDone) return;
+  }
   const found = await get("session").catch(() => ({}));
+  hasProvider.value = Boolean(found.provider);
   session.value = found.name ? found : null;
 }
 
-/** @param {string} key */
-export async function signIn(key) {
-  const { csrf, ...found } = await post("session", { key });
+/** @param {{ key: string } | { code: string }} proof */
+export async function signIn(proof) {
+  const { csrf, ...found } = await post("session", proof);
   localStorage.setItem(TOKEN, csrf);
   session.value = found;
 }

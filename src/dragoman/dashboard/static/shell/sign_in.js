@@ -1,7 +1,7 @@
 /** The form that starts a session. */
 import { html } from "../lib/html.js";
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
-import { signIn } from "../lib/api.js";
+import { hasProvider, signIn } from "../lib/api.js";
 import { Logo } from "../components/icons.js";
 
 export function SignIn() {
@@ -16,7 +16,7 @@ export function SignIn() {
     event.preventDefault();
     setIsBusy(true);
     try {
-      await signIn(field.current.value);
+      await signIn({ key: field.current.value });
     } catch (refusal) {
       setError(refusal.message);
       setIsBusy(false);
@@ -37,6 +37,10 @@ export function SignIn() {
           aria-invalid=${error ? "true" : null} />
         <p id="sign-in-error" class="wrong" role="alert">${error}</p>
         <button class="btn primary" disabled=${isBusy}>Sign in</button>
+        ${
+          hasProvider.value &&
+          html`<p><a href="/oauth/dashboard">Sign in with the company’s account</a></p>`
+        }
       </form>
     </main>
   `;
