@@ -12,9 +12,11 @@ from tests.accounts.shapes import (
     DROPPED,
     NEXT,
     Answer,
+    Fate,
     Nothing,
     Row,
     anthropic,
+    aws,
     codex,
     epoch,
     google,
@@ -42,6 +44,26 @@ CREDENTIAL_TEXT = (
     "This credential is only authorized for use with Claude Code and cannot be used ..."
 )
 LONG_TEXT = "Extra usage is required for long context requests."
+
+NOT_MANAGED = "User: arn:aws:iam::1:user/x is not authorized to perform: bedrock:InvokeModel"
+ON_DEMAND = (
+    "Invocation of model ID anthropic.m with on-demand throughput isn\u2019t supported. Retry"
+)
+BUSY = "Too many tokens, please wait before trying again."
+IN_PROJECT = (
+    "Project `1` is not allowed to use Publisher Model `projects/p/locations/l/publishers/a`"
+)
+BASE_MODEL = (
+    "Quota exceeded for aiplatform.googleapis.com/online_prediction_requests_per_base_model"
+)
+AUDIENCE = "Access token is missing, invalid, audience is incorrect (https://x), or have expired."
+ROLE = "The principal `x` lacks the required data action `Microsoft.CognitiveServices/accounts/...`"
+
+
+def everywhere(length: str) -> Fate:
+    """The account is not used for any model."""
+    return "next account", f"rests {length}, for every model"
+
 
 TABLE: dict[str, tuple[Row, ...]] = {
     "The request is at fault": (
@@ -126,12 +148,6 @@ TABLE: dict[str, tuple[Row, ...]] = {
             '429, "Please try again in 7m12s"',
             openai(429, "rate_limit_exceeded", "Please try again in 7m12s."),
             rests("7.2 min"),
-            DROPPED,
-        ),
-        Row(
-            '429 from Azure, "Please retry after 26 seconds"',
-            openai(429, "429", "Requests have exceeded the limit. Please retry after 26 seconds."),
-            rests("26 s"),
             DROPPED,
         ),
         Row(
@@ -493,6 +509,147 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row("a redirect", Answer(307), NEXT, CLIENT),
         Row("a status that HTTP does not have", Answer(799), NEXT, CLIENT),
         Row("no answer: refused, reset, or too late", Nothing(), NEXT, NEXT),
+    ),
+    "A cloud refuses": (
+        Row(
+            "400 from AWS, the conversation is too long",
+            aws(400, "ValidationException", "Input is too long for requested model."),
+            CLIENT,
+            CLIENT,
+        ),
+        Row(
+            "400 from AWS, a name that is not served so",
+            aws(400, "ValidationException", ON_DEMAND),
+            CLIENT,
+            CLIENT,
+        ),
+        Row(
+            "400 `ServiceQuotaExceededException` from AWS",
+            aws(400, "ServiceQuotaExceededException", "Your request exceeds the service quota."),
+            rests("2 s"),
+            CLIENT,
+        ),
+        Row(
+            "403 `ExpiredTokenException` from AWS",
+            aws(403, "ExpiredTokenException", "The security token included in ... is expired"),
+            everywhere("2 s"),
+            CLIENT,
+        ),
+        Row(
+            "403 `UnrecognizedClientException` from AWS",
+            aws(403, "UnrecognizedClientException", "The security token included is invalid."),
+            DROPPED,
+            CLIENT,
+        ),
+        Row(
+            '403 from AWS, "Invalid API Key format"',
+            aws(403, "AccessDeniedException", "Must start with pre-defined prefix"),
+            DROPPED,
+            CLIENT,
+        ),
+        Row(
+            "403 `InvalidSignatureException` from AWS",
+            aws(403, "InvalidSignatureException", "The request signature we calculated ..."),
+            DROPPED,
+            CLIENT,
+        ),
+        Row(
+            '403 `AccessDeniedException` from AWS, "is not authorized to perform"',
+            aws(403, "AccessDeniedException", NOT_MANAGED),
+            last("1 s"),
+            CLIENT,
+        ),
+        Row(
+            "404 `ResourceNotFoundException` from AWS",
+            aws(404, "ResourceNotFoundException", "Could not resolve the foundation model"),
+            last("1 s"),
+            CLIENT,
+        ),
+        Row(
+            "408 `ModelTimeoutException` from AWS",
+            aws(408, "ModelTimeoutException", "Model has timed out in processing the request."),
+            NEXT,
+            CLIENT,
+        ),
+        Row(
+            "424 `ModelErrorException` from AWS",
+            aws(424, "ModelErrorException", "The system encountered an unexpected error."),
+            last("1 s"),
+            CLIENT,
+        ),
+        Row(
+            '429 `ThrottlingException` from AWS, "Too many tokens, please wait"',
+            aws(429, "ThrottlingException", BUSY),
+            rests("2 s"),
+            DROPPED,
+        ),
+        Row(
+            '429 from AWS, "Too many tokens per day"',
+            aws(429, "ThrottlingException", "Too many tokens per day, please wait before ..."),
+            rests("1 h"),
+            DROPPED,
+        ),
+        Row(
+            "429 `ModelNotReadyException` from AWS",
+            aws(429, "ModelNotReadyException", "Model is not ready for inference."),
+            last("1 s"),
+            DROPPED,
+        ),
+        Row(
+            "403 from Vertex AI, no permission",
+            google(403, "PERMISSION_DENIED", "Permission 'aiplatform.endpoints.predict' denied"),
+            everywhere("2 s"),
+            CLIENT,
+        ),
+        Row(
+            "400 from Vertex AI, a model that the project may not use",
+            google(400, "FAILED_PRECONDITION", IN_PROJECT),
+            last("1 s"),
+            CLIENT,
+        ),
+        Row(
+            "404 from Vertex AI, a model that is not in this location",
+            google(404, "NOT_FOUND", "Publisher Model `projects/p/locations/l` was not found"),
+            last("1 s"),
+            CLIENT,
+        ),
+        Row(
+            "429 from Vertex AI, a quota of requests",
+            google(429, "RESOURCE_EXHAUSTED", BASE_MODEL),
+            rests("2 s"),
+            DROPPED,
+        ),
+        Row("499 from Vertex AI", google(499, "CANCELLED", "It was cancelled."), NEXT, CLIENT),
+        Row(
+            "400 `content_filter` from Azure",
+            openai(400, "content_filter", "The response was filtered due to the prompt ..."),
+            CLIENT,
+            CLIENT,
+        ),
+        Row(
+            "401 from Azure, a token for something else",
+            Answer(401, {"statusCode": 401, "message": f"Unauthorized. {AUDIENCE}"}),
+            DROPPED,
+            DROPPED,
+        ),
+        Row(
+            "403 from Azure, a role is missing",
+            openai(403, "PermissionDenied", ROLE),
+            everywhere("2 s"),
+            CLIENT,
+        ),
+        Row(
+            '429 from Azure, "Please retry after 26 seconds"',
+            openai(429, "429", "Requests have exceeded token rate limit. Retry after 26 seconds."),
+            rests("26 s"),
+            DROPPED,
+        ),
+        Row(
+            "404 `DeploymentNotFound` from Azure",
+            openai(404, "DeploymentNotFound", "The API deployment ... does not exist."),
+            CLIENT,
+            CLIENT,
+        ),
     ),
     "An error in a stream that began well, before any content": (
         Row("overloaded", inside(FaultKind.OVERLOADED), last("1 s"), CLIENT),

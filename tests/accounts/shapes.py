@@ -112,6 +112,12 @@ def google(status: int, word: str, message: str, **detail: str) -> Answer:
     return Answer(status, [{"error": error}])
 
 
+def aws(status: int, name: str, message: str) -> Answer:
+    """An error as AWS writes it, named in a header."""
+    named = f"{name}:http://internal.amazon.com/coral/com.amazon.bedrock/"
+    return Answer(status, {"message": message}, {"x-amzn-errortype": named})
+
+
 def unified(status: str, **windows: str) -> Answer:
     """A 429 to a Claude subscription; `_` in the names of windows stands for `-`."""
     headers = {f"anthropic-ratelimit-unified-{k}": v for k, v in _names(windows).items()}

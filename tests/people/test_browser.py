@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
+from dragoman.sign_in import endpoints
 from dragoman.sign_in.grants import challenge_of
 from tests.gateway.http import Answer
 from tests.people.signing_in import ADA, Browser, House, ask, post
@@ -112,3 +113,21 @@ def test_the_provider_is_told_no_more_than_it_needs(home: House) -> None:
     assert query["state"] != ASKED["state"]
     assert query["nonce"]
     assert query["scope"].split()[0] == "openid"
+
+
+def test_one_address_cannot_keep_others_from_signing_in(
+    home: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, browser = home.begin(), home.browser()
+    browser.get("/device")
+    monkeypatch.setattr(endpoints, "MOST_BEGUN", 0)
+    assert post(home.url, "/oauth/device_authorization", {}).status == 503
+    assert browser.submit("/device", {"user_code": begun["user_code"]}).status == 503
+    assert browser.get(f"/oauth/authorize?{urlencode(ASKED)}").status == 503
+    monkeypatch.undo()
+    assert home.begin()
+
+
+def test_a_state_that_fills_the_store_is_refused(home: House) -> None:
+    asked = {**ASKED, "state": "s" * 1025}
+    assert home.browser().get(f"/oauth/authorize?{urlencode(asked)}").status == 400

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 
 from tests.gateway.http import call
@@ -126,6 +128,22 @@ def test_the_sign_in_of_another_browser_cannot_be_ended(home: House) -> None:
     sent = attacker.submit("/device", {"user_code": begun["user_code"]})
     assert victim.sign_in(sent, ADA).status == 400
     assert home.poll(begun).json["error"] == "authorization_pending"
+
+
+def test_who_plants_a_cookie_cannot_approve_for_the_person_who_follows(home: House) -> None:
+    """Whoever controls another host of the domain can give a browser the cookie of its own, and
+    knows the state that it then sends a person to the provider with."""
+    begun, attacker, victim = home.begin(), home.browser(), home.browser()
+    attacker.get("/device")
+    sent = attacker.submit("/device", {"user_code": begun["user_code"]})
+    attacker.get("/device")
+    victim.cookie = attacker.cookie
+    assert victim.sign_in(sent, ADA).status == 200
+    state = parse_qs(urlsplit(sent.headers["location"]).query)["state"][0]
+    forged = {"state": state, "decision": "approve"}
+    assert attacker.submit("/oauth/approve", forged).status == 400
+    assert home.poll(begun).json["error"] == "authorization_pending"
+    assert victim.submit("/oauth/approve", {"decision": "deny"}).status == 200
 
 
 def test_an_answer_of_the_provider_is_taken_once(home: House) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +13,14 @@ from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
 from dragoman.accounts.store import StoreError
+from dragoman.config.sign_in import SignIn
 from dragoman.lab.provider import Provider, serving
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.sign_in import provider as providers
+from dragoman.sign_in.key_sets import ProviderAway
 from dragoman.sign_in.tokens import session_of
 from dragoman.storage.tables.pool import PoolTables
+from dragoman.upstream.client import UpstreamClient
 from tests.people.signing_in import (
     ADA,
     BOB,
@@ -208,8 +213,6 @@ def aged(home: House, **fields: float) -> None:
 
         await sync.ask(change)
 
-    import asyncio
-
     asyncio.run_coroutine_threadsafe(work(), home.gateway.app._client._loop).result(30)
 
 
@@ -315,3 +318,26 @@ def test_nobody_is_signed_out_while_the_store_is_away(
 
 def _away(tables: PoolTables) -> None:
     raise StoreError("away")
+
+
+async def test_a_provider_that_is_away_is_asked_once_however_many_sign_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, now = [], [0.0]
+
+    async def away(client: object, issuer: str) -> Any:
+        asked.append(issuer)
+        await asyncio.sleep(0)
+        raise ProviderAway("refused")
+
+    monkeypatch.setattr(providers, "discovered", away)
+    settings = SignIn(public_url="http://127.0.0.1:8", issuer="http://127.0.0.1:9", client_id="d")
+    async with UpstreamClient() as client:
+        provider = providers.Provider(settings, client, lambda: now[0])
+        for _ in range(2):
+            found = await asyncio.gather(
+                *(provider.sign_in_url("s", "n", "v") for _ in range(20)), return_exceptions=True
+            )
+            assert all(isinstance(one, ProviderAway) for one in found)
+            now[0] += 11.0
+    assert len(asked) == 2

@@ -38,6 +38,9 @@ SHOWN_OVER_SOCKETS = {
 under `tests/gateway` and `tests/local_models`."""
 
 
+SHOWN_WITH_SERVICES = {"client_versions", "omit_betas", "omit_fields"}
+"""What is learnt of the services of clouds is shown under `tests/services`."""
+
 SHOWN_WITH_LIMITS = {"budget_status"}
 """What matters where a limit refuses is shown under `tests/gateway`."""
 
@@ -54,7 +57,7 @@ def test_every_setting_has_a_row() -> None:
     assert settings_of(rows, "options") == (
         set(fields_of(Options)) - EVERYWHERE - SHOWN_BY_DIALECTS - SHOWN_WITH_LIMITS
     )
-    translated = set(fields_of(Capabilities)) - SHOWN_OVER_SOCKETS
+    translated = set(fields_of(Capabilities)) - SHOWN_OVER_SOCKETS - SHOWN_WITH_SERVICES
     assert settings_of(rows, "upstream") == translated
 
 

@@ -149,5 +149,9 @@ class Capabilities(Extensible, frozen=True, kw_only=True):
     """Members added to the body of every request, such as `chat_template_kwargs` or
     `reasoning_split`. Tables are merged with the request's own; in place of any other value that a
     client gave, these are sent, and that is reported."""
+    omit_fields: tuple[str, ...] = ()
+    """Members of requests that are not sent, such as `context_management` or, of every tool,
+    `tools.*.defer_loading`; each is reported as a loss. Those that the upstream refuses by name are
+    remembered."""
     prompt_cache_breakpoints: bool = False
     """OpenAI-shaped upstream takes explicit prompt cache breakpoints on content parts."""

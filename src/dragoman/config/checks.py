@@ -43,11 +43,18 @@ def errors(config: Config) -> Iterator[Fault]:
     yield from _unknown_upstreams(config)
     for index, upstream in enumerate(config.upstreams):
         yield from _url(upstream.base_url, ("upstreams", index, "base_url"), ("http", "https"))
+        if not upstream.codec.endpoint.offers(upstream.service):
+            path = ("upstreams", index, "service")
+            able = [
+                name for name, codec in CODECS.items() if codec.endpoint.offers(upstream.service)
+            ]
+            yield path, f"it offers {' and '.join(able)}, not {upstream.protocol}"
+            continue
         if upstream.stored_responses == "pass" and not upstream.codec.endpoint.stores_responses:
             path = ("upstreams", index, "stored_responses")
             able = [name for name, codec in CODECS.items() if codec.endpoint.stores_responses]
             yield path, f"only an {' or '.join(able)} upstream can keep responses itself"
-        if upstream.websocket != "off" and upstream.codec.endpoint.socket_turn is None:
+        if upstream.websocket != "off" and upstream.endpoint.socket_turn is None:
             path = ("upstreams", index, "websocket")
             able = [name for name, codec in CODECS.items() if codec.endpoint.socket_turn]
             yield path, f"only an {' or '.join(able)} upstream can be called over WebSocket"

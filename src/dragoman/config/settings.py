@@ -19,7 +19,7 @@ from dragoman.config.secret import Secret, fingerprint
 from dragoman.config.sign_in import JwtIssuer, SignIn
 from dragoman.failing import Rule
 from dragoman.protocols import CODECS
-from dragoman.protocols.base import Codec
+from dragoman.protocols.base import Codec, Endpoint
 from dragoman.protocols.dialects import Dialect
 
 HeaderName = Annotated[
@@ -48,6 +48,7 @@ names it and leaves it unchanged."""
 
 ProtocolName = Annotated[str, Meta(extra={"choices": CODECS})]
 """The name of a registered protocol."""
+ServiceName = Literal["plain", "bedrock_invoke", "vertex", "azure_deployments"]
 AuthStyle = Literal["bearer", "x-api-key", "api-key"]
 AccountRules = Literal["default", "sop", "none"]
 Selection = Literal[
@@ -322,9 +323,16 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Address of the service, with or without its `/v1`. A query (`?api-version=...`) is sent with
     every request. `{region}`, `{project}`, `{location}` and `{resource}` are replaced by those of
     the account."""
+    service: ServiceName = "plain"
+    """The form in which a cloud offers the protocol; see [clouds](clouds.md). `plain`: at the
+    protocol's own paths below `base_url`, as most services of clouds do, too. `bedrock_invoke`:
+    Messages by InvokeModel of Amazon Bedrock. `vertex`: Messages, generateContent or Chat of Vertex
+    AI, below the `/projects/.../locations/...` of `base_url`. `azure_deployments`: Chat or
+    Responses of Azure OpenAI below `/openai`, with an `api-version` in the query of `base_url`."""
     auth: AuthStyle | None = None
     """Header with the account's key: `Authorization: Bearer`, `x-api-key`, or `api-key` (Azure).
-    Absent: `x-api-key` for `anthropic_messages`, otherwise `bearer`."""
+    Absent: that of the service: `x-api-key` for `anthropic_messages`, otherwise `bearer`; with
+    `service`, `bearer` for both clouds of `anthropic_messages`, and `api-key` for Azure."""
     propagate_trace: bool = False
     """Send `traceparent` to the upstream if requests are traced: for servers of your own, such as
     vLLM."""
@@ -419,6 +427,11 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return CODECS[self.protocol]
 
     @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint of its protocol, as its service has it."""
+        return self.codec.endpoint.at(self.service)
+
+    @property
     def binds_reasoning(self) -> bool:
         """Whether only the account that made encrypted reasoning can use it."""
         if self.reasoning_bound_to is not None:
@@ -430,7 +443,7 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """The header with the account's key; the default of the protocol unless `auth` is set."""
         if self.auth is not None:
             return self.auth
-        return self.codec.endpoint.auth
+        return self.endpoint.auth
 
 
 class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -36,11 +36,12 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The name in logs, usage and limits. It has a sign that no key's name has."""
-        if self.email:
+        """The name in logs, usage, limits and paths. It has a sign that no key's name has."""
+        if self.email and "/" not in self.email:
             return self.email
-        plain = self.subject.isascii() and self.subject.isprintable() and " " not in self.subject
-        return f"sub:{self.subject if plain and len(self.subject) <= 64 else self.id[:32]}"
+        text = self.subject
+        is_plain = text.isascii() and text.isprintable() and not {" ", "/"} & set(text)
+        return f"sub:{text if is_plain and len(text) <= 64 else self.id[:32]}"
 
 
 class StoredPerson(Struct, frozen=True, kw_only=True):

@@ -65,7 +65,8 @@ def price_faults(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
 def provider_of(upstream: Upstream, table: Table) -> str | None:
     """The provider whose price list applies to an upstream; None if none does."""
     if upstream.prices is None:
-        return table.provider_of(upstream.base_url)
+        # The region of an account says nothing of whose service it is.
+        return table.provider_of(upstream.base_url.replace("{", "").replace("}", ""))
     return None if upstream.prices == NO_LIST else upstream.prices
 
 

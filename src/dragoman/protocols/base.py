@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.envelope import PREFIX, Sealer
-from dragoman.canonical.errors import Fault, UpstreamError
+from dragoman.canonical.errors import Fault, InvalidRequest, UpstreamError
 from dragoman.canonical.events import Event
 from dragoman.canonical.halves import MENDED, Halves
 from dragoman.canonical.losses import Ledger, LossKind
@@ -27,7 +27,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError, JsonTooDeep, decode_mended, decoder, strict
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.stored_answers import StoredAnswers
-from dragoman.sse import Frame
+from dragoman.sse import Decoder, Frame
 
 
 class Inbound(Struct, frozen=True):
@@ -181,6 +181,18 @@ class Reply(Struct, frozen=True):
     mint: Callable[[str], str]
     options: Options = Options()
     request_id: str = ""
+
+
+class FrameDecoder(Protocol):
+    """What turns the bytes of one stream into frames."""
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take the next bytes; return the frames they complete."""
+        ...
+
+    def finish(self) -> list[Frame]:
+        """The bytes are over: the frames that complete them."""
+        ...
 
 
 class StreamReader(Protocol):
@@ -392,10 +404,28 @@ def quoted(name: str) -> str:
     are the dots of `.` and `..`."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
+    return _encoded(name, _UNRESERVED)
+
+
+def quoted_for(unchanged: str) -> Callable[[str], str]:
+    """The function behind `Endpoint.quote` of a service that takes the characters `unchanged` of a
+    name as they are."""
+    kept = _UNRESERVED | frozenset(unchanged.encode())
+
+    def quote(name: str) -> str:
+        # Servers that cut off parameters see only what precedes the first semicolon.
+        if name.partition(";")[0] in ("", ".", ".."):
+            raise InvalidRequest.at("model", f"{name!r} cannot stand in the path of the upstream")
+        return _encoded(name, kept)
+
+    return quote
+
+
+def _encoded(name: str, kept: frozenset[int]) -> str:
     if _PLAIN.fullmatch(name):
         return name
     encoded = name.encode("utf-8", "surrogatepass")
-    return "".join([chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in encoded])
+    return "".join([chr(byte) if byte in kept else f"%{byte:02X}" for byte in encoded])
 
 
 class Framing(Protocol):
@@ -454,9 +484,9 @@ class Counting(Struct, frozen=True, kw_only=True):
     write: Callable[[int], JsonObject]
     """The answer to a client with a number of tokens."""
 
-    def path_for(self, model: str) -> str:
-        """The path at which an upstream counts for `model`."""
-        return self.path if self.locate is None else self.locate(quoted(model))
+    def path_for(self, model: str, quote: Callable[[str], str] = quoted) -> str:
+        """The path at which an upstream counts for `model`, which `quote` makes a path segment."""
+        return self.path if self.locate is None else self.locate(quote(model))
 
 
 class ModelList(Struct, frozen=True, kw_only=True):
@@ -486,6 +516,10 @@ class RateLimit(Struct, frozen=True, gc=False):
     resets_at: float
 
 
+PLAIN = "plain"
+"""The service of upstreams that offer a protocol as it is."""
+
+
 class Endpoint(Struct, frozen=True, kw_only=True):
     """The endpoint of a protocol, for clients and at upstreams."""
 
@@ -502,6 +536,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     locate: Callable[[str, bool], str] | None = None
     """The path and query at which an upstream is asked for an answer of a model, given
     percent-encoded, streamed or not; None: `path`."""
+    quote: Callable[[str], str] = quoted
+    """The name of a model as part of a path. Raises InvalidRequest for a name that cannot be."""
     unserved: str = ""
     """The error message for paths below `path` that are not served."""
     id_prefix: str
@@ -531,6 +567,19 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     forwarded: tuple[str, ...] = ()
     """Names, in lower case, of the client headers that are forwarded to an upstream of the same
     protocol."""
+    fitted_headers: Callable[[Mapping[str, str], Capabilities, Ledger], Mapping[str, str]] = (
+        lambda headers, capabilities, ledger: headers
+    )
+    """The forwarded headers of a client, without what the upstream does not take."""
+    refits: Callable[[str, Capabilities], Mapping[str, Any]] = lambda message, capabilities: {}
+    """The capabilities that the words of a refusal correct, by name, besides those of all
+    protocols."""
+    moved: (
+        Callable[[Mapping[str, Any], Mapping[str, str], Capabilities], Mapping[str, Any]] | None
+    ) = None
+    """The members of a body with those that this service has elsewhere: out of them what stands in
+    the path, into them what clients put into headers, of which those that the protocol forwards are
+    given. None: as the protocol has them."""
     idempotency_key: str = ""
     """Name, in lower case, of its services' idempotency header; empty if they have none."""
     settings: Callable[[Mapping[str, msgspec.Raw]], Mapping[str, msgspec.Raw]] = lambda members: {}
@@ -546,8 +595,17 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     socket_turn: Callable[[bytes], Any] | None = None
     """The WebSocket form of a POST body to an upstream (`dragoman.upstream.SocketCall`; None if it
     can only be posted); None if services offer no WebSocket."""
+    media: str = "text/event-stream"
+    """The content type of streamed answers."""
+    decoder: Callable[[], FrameDecoder] = Decoder
+    """What decodes one streamed answer of an upstream."""
     counting: Counting | None = None
     """None if it cannot count."""
+    lists_models: bool = True
+    """Whether services list their models at the path of `models`."""
+    services: Mapping[str, Endpoint] = MappingProxyType({})
+    """The endpoints of services that offer the protocol in a form of their own, by their names in
+    the configuration."""
     limits: Callable[[Mapping[str, msgspec.Raw]], int | None]
     """The output limit of a client's request in tokens, for each of its choices: the highest, where
     several members set one; None if none does."""
@@ -594,7 +652,28 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     def path_for(self, model: str, stream: bool) -> str:
         """The path at which an upstream is asked for an answer."""
-        return self.path if self.locate is None else self.locate(quoted(model), stream)
+        return self.path if self.locate is None else self.locate(self.quote(model), stream)
+
+    def at(self, service: str) -> Endpoint:
+        """The endpoint of upstreams of a service, `plain` for the protocol's own.
+
+        Raises:
+            KeyError: no such service offers the protocol.
+        """
+        return self if service == PLAIN else self.services[service]
+
+    def offers(self, service: str) -> bool:
+        """Whether the service offers the protocol."""
+        return service == PLAIN or service in self.services
+
+    def passed_on(self, client: Mapping[bytes, bytes]) -> dict[str, str]:
+        """The headers of a client of the protocol that are forwarded."""
+        passed: dict[str, str] = {}
+        for name in self.forwarded:
+            value = client.get(name.encode())
+            if value:
+                passed[name] = value.decode("latin-1")
+        return passed
 
     def operation_of(self, path: str, query: str = "") -> Operation | None:
         """The operation that a client's path names, its name with the version; None if the path has

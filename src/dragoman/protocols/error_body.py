@@ -199,6 +199,8 @@ def _words_of(member: Mapping[str, Any]) -> Iterator[str]:
         word = member.get(key)
         if isinstance(word, str) and word != "error":
             yield word
+    if isinstance(word := member.get("__type"), str):  # AWS, with a name space before it
+        yield word.rpartition("#")[2]
 
 
 def _resets_of(member: Mapping[str, Any]) -> Iterator[tuple[str, float | str]]:

@@ -7,6 +7,7 @@ OpenAI's guide to error codes, `responses/response_error.py` of openai, `types/s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,6 +27,9 @@ _BY_STATUS: Mapping[int, FaultKind] = {
     413: FaultKind.TOO_LARGE,
     415: FaultKind.UNSUPPORTED_MEDIA_TYPE,
     422: FaultKind.UNPROCESSABLE,
+    # Bedrock's status for a model that failed, and Google's for a call that was cancelled there.
+    424: FaultKind.UPSTREAM_FAILED,
+    499: FaultKind.UPSTREAM_FAILED,
     426: FaultKind.UPGRADE_REQUIRED,
     429: FaultKind.RATE_LIMITED,
     503: FaultKind.OVERLOADED,
@@ -97,6 +101,7 @@ _BY_WORD: Mapping[str, FaultKind] = {
     "not_found": FaultKind.NOT_FOUND,
     "not_found_error": FaultKind.NOT_FOUND,
     "model_not_found": FaultKind.MODEL_NOT_FOUND,
+    "DeploymentNotFound": FaultKind.MODEL_NOT_FOUND,
     "method_not_allowed": FaultKind.METHOD_NOT_ALLOWED,
     "request_timeout": FaultKind.REQUEST_TIMEOUT,
     "conflict": FaultKind.CONFLICT,
@@ -131,6 +136,13 @@ FIXED_STATUS = frozenset(
 )
 """Kinds with the status of the client's protocol, whatever the upstream's was."""
 
+_NO_MODEL = re.compile(
+    r"on-demand throughput isn.t supported|model identifier is invalid"
+    r"|model .{1,200} isn.t supported on this route",
+    re.IGNORECASE,
+)
+"""Of Bedrock, which has a status of 400 for a name that it does not serve so."""
+
 _MAX_MESSAGE = 4096
 
 
@@ -142,6 +154,8 @@ def kind_of(status: int | None, words: Iterable[Any], message: str) -> FaultKind
     kind = _kind(status, [_meaning(word) for word in words if type(word) is str])
     if kind in (FaultKind.INVALID_REQUEST, FaultKind.TOO_LARGE) and is_too_long(message):
         return FaultKind.CONTEXT_TOO_LONG
+    if kind is FaultKind.INVALID_REQUEST and _NO_MODEL.search(message):
+        return FaultKind.MODEL_NOT_FOUND
     if status is not None and status >= 500 and is_refused_by_template(message):
         return FaultKind.INVALID_REQUEST
     return kind
@@ -171,6 +185,8 @@ def _kind(status: int | None, meant: list[FaultKind | None]) -> FaultKind:
 def client_status(kind: FaultKind, status: int | None) -> int | None:
     """The upstream's status, if a client of another protocol is shown it, too."""
     if status is None or kind in FIXED_STATUS or not 400 <= status < 500:
+        return None
+    if status in (424, 499) or (kind is FaultKind.MODEL_NOT_FOUND and status == 400):
         return None
     return status
 

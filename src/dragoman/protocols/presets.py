@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols import CODECS
+from dragoman.protocols.base import PLAIN
 from dragoman.protocols.hosts import host_of, is_below
 from dragoman.protocols.settings import with_settings
 
@@ -141,7 +142,11 @@ KNOWN: Final = (
 
 
 def completed(
-    capabilities: Capabilities, protocol: str, base_url: str, model: str = ""
+    capabilities: Capabilities,
+    protocol: str,
+    base_url: str,
+    model: str = "",
+    service: str = PLAIN,
 ) -> Capabilities:
     """The capabilities with what is known of the upstream at `base_url` and of its `model`, where
     they were not set."""
@@ -152,7 +157,7 @@ def completed(
     }
     if values:
         capabilities = with_settings(capabilities, values)
-    return CODECS[protocol].endpoint.completed(capabilities, base_url, model)
+    return CODECS[protocol].endpoint.at(service).completed(capabilities, base_url, model)
 
 
 @lru_cache(maxsize=4096)

@@ -228,7 +228,7 @@ class UpstreamResponses:
                     raise DragomanError(
                         refused(_CODEC, answer.status, answer.headers, message).fault
                     )
-                if is_stream(answer, b""):
+                if is_stream(answer, b"", _CODEC.endpoint.media):
                     await self._send(incoming, answer, ResumedStream(builder.mask))
                     return
                 body = builder.mask.secrets_in(await answer.read(MOST_BYTES, incoming.reserve))

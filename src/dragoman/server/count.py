@@ -99,19 +99,19 @@ class Counter:
     ) -> None:
         """Ask one account after another for the count; estimate it where none can count."""
         target = plan.target
-        codec = target.upstream.codec
+        endpoint = target.upstream.endpoint
         # What is answered to a count says nothing of what would be to a request for an answer.
         attempts = Attempts(self._upstreams.pool, record, observes=False)
-        clients, counting = incoming.codec.endpoint.counting, codec.endpoint.counting
+        clients, counting = incoming.codec.endpoint.counting, endpoint.counting
         assert clients is not None
         count: int | None = None
         if counting is not None and await self._limits.count(_COUNTS, f"{record.caller} (counts)"):
             if request.is_large:
                 _, body = await self._large.work(
-                    body_to_count_in_helper, request, codec.name, settings
+                    body_to_count_in_helper, request, target.upstream.protocol, settings
                 )
             else:
-                body = body_to_count(request, codec.name, settings)
+                body = body_to_count(request, target.upstream.protocol, settings)
             attempts.start(plan, only=only)
             while count is None and (lease := await attempts.next()) is not None:
                 try:
@@ -151,10 +151,13 @@ class Counter:
         Raises:
             Failure: it did not return one.
         """
-        codec = target.upstream.codec
+        codec, endpoint = target.upstream.codec, target.upstream.endpoint
         builder = self._upstreams.builders.of(lease.account)
-        headers = incoming.headers if incoming.codec is codec else None
-        path = counting.path_for(target.model)
+        headers = None
+        if incoming.codec is codec:
+            passed = codec.endpoint.passed_on(incoming.headers)
+            headers = {name: passed[name] for name in endpoint.forwarded if name in passed}
+        path = counting.path_for(target.model, endpoint.quote)
         try:
             await builder.ready()
             request = builder.post(
@@ -178,8 +181,10 @@ def body_to_count(request: ClientRequest, upstream: str, settings: CallSettings)
     Raises:
         InvalidRequest: as `Call`.
     """
-    counting = CODECS[upstream].endpoint.counting
-    if counting is None or request.codec.name == upstream:
+    plain = CODECS[upstream].endpoint
+    counting = plain.at(settings.service).counting
+    is_plain = counting is plain.counting and request.codec.name == upstream
+    if counting is None or is_plain:
         return Call(request, upstream, settings).body
     body = Call(_completed(request), upstream, settings).body
     return counting.write_request(body, settings.model or request.model)

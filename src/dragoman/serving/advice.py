@@ -112,7 +112,7 @@ class Adviser:
             return ""
 
     def _post(self, body: bytes) -> Any:
-        path = self._upstream.codec.endpoint.path_for("", False)
+        path = self._upstream.endpoint.path_for("", False)
         return self._builder.post(path, body, None, stream=False)
 
 

@@ -111,7 +111,7 @@ async def deliver_stream(
     ending = _ending(context, answer)
     try:
         chunk = await beginning(answer)
-        streams = is_stream(answer, chunk)
+        streams = is_stream(answer, chunk, context.call.endpoint.media)
         if streams:
             stream = context.call.open_stream()
             context.read_from(stream)
@@ -381,8 +381,10 @@ async def deliver_refusal(context: RequestContext, failure: Failure) -> None:
     """Send the client the upstream's own error: the request itself is at fault."""
     context.record.error = failure.fault.kind
     is_of_request = failure.status >= 500 and failure.fault.kind in _OF_REQUEST
+    is_misrouted = failure.fault.kind is FaultKind.MODEL_NOT_FOUND and failure.status == 400
     verbatim = (
         context.call.passes_through
+        and not is_misrouted
         and 400 <= failure.status < 600
         and failure.fault.kind is not FaultKind.CONTEXT_TOO_LONG
         and not is_of_request
@@ -392,6 +394,10 @@ async def deliver_refusal(context: RequestContext, failure: Failure) -> None:
         context.incoming.reply(failure.status, failure.body)
         return
     fault = failure.fault
+    if is_misrouted:
+        name, model = context.plan.upstream.name, context.plan.target.model
+        message = f"The upstream {name} does not serve {model[:200]}: {fault.message}"
+        fault = replace(fault, message=message)
     if failure.status >= 500 and fault.status is None and not is_of_request:
         # A rule has it returned to the client, so it keeps its status.
         fault = replace(fault, status=min(failure.status, 599))

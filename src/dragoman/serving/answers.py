@@ -16,6 +16,8 @@ _ERROR_BYTES = 128 * 1024
 _DRAIN_S = 0.5
 _SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BOM = b"\xef\xbb\xbf"
+_LENGTHS = (b"\0", b"\1")
+"""First bytes of a binary stream, which begins with the length of a message."""
 _START = 64
 """Bytes of a body that are enough to see what it is."""
 
@@ -36,18 +38,18 @@ async def beginning(answer: UpstreamResponse) -> bytes:
     return begun
 
 
-def is_stream(answer: UpstreamResponse, first: bytes) -> bool:
-    """Whether an answer is a stream of events, by its content type and the beginning of its body:
-    neither alone is reliable."""
+def is_stream(answer: UpstreamResponse, first: bytes, media: str) -> bool:
+    """Whether an answer is a stream of events, by its content type, which should be `media`, and
+    the beginning of its body: neither alone is reliable."""
     start = _start(first)
     if start.startswith((b"{", b"[", b"<")):
         return False
-    return "text/event-stream" in answer.headers.get("content-type", "") or _is_field(start)
+    return media in answer.headers.get("content-type", "") or _is_field(start)
 
 
 def holds_events(body: bytes) -> bool:
     """Whether a whole body is a stream of events, although none was asked for."""
-    return not body.startswith(b"{") and _is_field(_start(body))
+    return not body.startswith(b"{") and (_is_field(_start(body)) or body[:1] in _LENGTHS)
 
 
 def translate_whole(call: Call, body: bytes, mask: Mask, outcome: Outcome) -> bytes:

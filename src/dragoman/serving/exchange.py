@@ -59,7 +59,7 @@ from dragoman.serving.failures import (
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.serving.idempotency import key_for
 from dragoman.serving.large import LargeBodies
-from dragoman.serving.learnt import NOTHING, corrected, key_of
+from dragoman.serving.learnt import NOTHING, OMITTED, corrected, key_of
 from dragoman.serving.limits.accounts import AccountLimits
 from dragoman.serving.limits.admission import Admission, capped
 from dragoman.serving.plan import POLICY, Plan
@@ -78,6 +78,9 @@ _REFITTED = frozenset(
     {FaultKind.INVALID_REQUEST, FaultKind.UNPROCESSABLE, FaultKind.CONTEXT_TOO_LONG}
 )
 """Kinds of refusals that may say what the upstream takes in place of what it was sent."""
+
+_MOST_OMITTED = 4
+"""Members that are left out of one request, one after another, until it is returned as refused."""
 
 _LAST_WORDS_S = 0.2
 """Seconds for which an answer over WebSocket is read on when its client has left."""
@@ -248,6 +251,11 @@ class Exchange:
         settings = plan.settings
         if POLICY in context.incoming.headers:
             settings = plan.settings_for(context.incoming)
+        codec = context.incoming.codec
+        if plan.upstream.codec is codec and (
+            headers := codec.endpoint.passed_on(context.incoming.headers)
+        ):
+            settings = replace(settings, headers=headers)
         if known := self.resolver.learnt.of(context.caller.name, plan.target):
             settings = corrected(settings, _without_limit_needed(context, known))
         request, upstream = context.request, plan.upstream.protocol
@@ -559,19 +567,19 @@ class Exchange:
         if failure.fault.kind not in _REFITTED:
             return False
         call = context.call
-        values = _without_limit_needed(
-            context, refitted(failure.fault.message, call.settings.capabilities)
-        )
+        words, capabilities = failure.fault.message, call.settings.capabilities
+        found = call.endpoint.refits(words, capabilities) or refitted(words, capabilities)
+        values = _without_limit_needed(context, found)
         key = key_of(context.plan.target)
         before = context.corrected.get(key, NOTHING)
-        if values.keys() <= before.keys():
+        if values.keys() <= before.keys() and not _grows(values, before):
             return False
         settings = corrected(call.settings, values)
         try:
             again = await self._large.translate(context.request, call.codec.name, settings)
         except InvalidRequest:
             return False
-        if again.body == call.body:
+        if again.body == call.body and again.headers_passed == call.headers_passed:
             return False
         again.account, again.mask = call.account, call.mask
         again.request_id, again.response_id = call.request_id, call.response_id
@@ -579,6 +587,16 @@ class Exchange:
         context.update_headers()
         context.corrected = {**context.corrected, key: {**before, **values}}
         return True
+
+
+def _grows(values: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether more is to be left out of a request than before, where a service refuses one member
+    after another."""
+    return any(
+        isinstance(value, tuple) and len(before[name]) < len(value) <= _MOST_OMITTED
+        for name, value in values.items()
+        if name in OMITTED
+    )
 
 
 def _without_limit_needed(context: RequestContext, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -653,7 +671,7 @@ def _upstream_request(
     return builder.post(
         call.path,
         call.body,
-        context.incoming.headers if call.passes_through else None,
+        call.headers_passed if call.passes_through else None,
         stream=call.streams,
         route=route,
         proxy=lease.proxy,
@@ -670,7 +688,7 @@ def _socket_use(context: RequestContext) -> SocketUse | None:
     upstream, continuation = context.plan.upstream, context.incoming.continuation
     if continuation is not None:
         continuation.add = None
-    turn = upstream.codec.endpoint.socket_turn
+    turn = upstream.endpoint.socket_turn
     if turn is None or upstream.websocket == "off":
         return None
     keys = context.keys

@@ -19,6 +19,11 @@ _MOST: Final = 1024
 """Models that are remembered, those of all callers; for another, the first one is forgotten."""
 _KEPT_S: Final = 3600.0
 """Seconds after which an upstream is asked again as it is configured."""
+OMITTED: Final = frozenset({"omit_betas", "omit_fields"})
+"""Capabilities that list what is left out of requests."""
+_LASTING: Final = OMITTED | {"client_versions"}
+_LASTING_S: Final = 24 * 3600.0
+"""The same where a service does not know what others of its protocol have: it is slow to learn."""
 
 Corrected: TypeAlias = Mapping[tuple[str, str], Mapping[str, Any]]
 """Capabilities that refusals have corrected, by upstream and model."""
@@ -48,7 +53,9 @@ class Learnt:
             self._known.pop(key, None)
             if len(self._known) >= _MOST:
                 del self._known[next(iter(self._known))]
-            self._known[key] = self._clock() + _KEPT_S, {**known, **kept}
+            now_known = {**known, **kept}
+            kept_s = _LASTING_S if now_known.keys() <= _LASTING else _KEPT_S
+            self._known[key] = self._clock() + kept_s, now_known
             _log.info("%s takes of %r, asked by %s: %s", upstream, model, caller or "anyone", kept)
 
     def of(self, caller: str, target: Target) -> Mapping[str, Any]:

@@ -10,6 +10,8 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from dragoman.accounts.decide.symptoms import Symptom
+from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.printable import printable
 from dragoman.protocols.fields import JsonObject
@@ -47,8 +49,10 @@ async def read_models(
         CallError: the call failed.
         ValueError: the answer is no list of models.
     """
-    codec = upstream.codec
-    form = codec.endpoint.models
+    codec, form = upstream.codec, upstream.endpoint.models
+    if not upstream.endpoint.lists_models:
+        message = "The service has no list of models."
+        raise Failure(Fault(FaultKind.NOT_FOUND, message, status=404), Symptom(404))
     await builder.ready()
     async with await client.send(builder.get(form.path, form.query, proxy)) as answer:
         if answer.status != 200:

@@ -31,6 +31,7 @@ from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.config.names import matches
 from dragoman.failing import Verdict
 from dragoman.operations.errors import NoModel
+from dragoman.protocols.presets import completed
 from dragoman.serving.answers import holds_events, read_error
 from dragoman.serving.calls import Calls, own_calls
 from dragoman.serving.failures import Failure, failed_call, refused, unusable
@@ -220,7 +221,10 @@ def _settings(upstream: Upstream, model: str) -> CallSettings:
     return CallSettings(
         model=model,
         options=Options(policy=Policy.LENIENT),
-        capabilities=upstream.capabilities,
+        capabilities=completed(
+            upstream.capabilities, upstream.protocol, upstream.base_url, model, upstream.service
+        ),
+        service=upstream.service,
     )
 
 

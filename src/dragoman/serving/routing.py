@@ -166,11 +166,17 @@ class Router:
         capabilities: Capabilities | None,
         fallbacks: tuple[Target, ...],
     ) -> Target:
-        endpoint = upstream.codec.endpoint
+        endpoint = upstream.endpoint
         chosen = capabilities or upstream.capabilities
-        capabilities = completed(chosen, upstream.protocol, upstream.base_url, model)
+        capabilities = completed(
+            chosen, upstream.protocol, upstream.base_url, model, upstream.service
+        )
         settings = CallSettings(
-            model=model, options=options, capabilities=capabilities, sealer=self._sealer
+            model=model,
+            options=options,
+            capabilities=capabilities,
+            sealer=self._sealer,
+            service=upstream.service,
         )
         own = endpoint.headers(capabilities)
         headers = None if own == endpoint.headers(upstream.capabilities) else own

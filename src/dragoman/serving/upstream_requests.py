@@ -44,7 +44,6 @@ class UpstreamDefaults:
     """What the requests of all accounts of an upstream have in common."""
 
     __slots__ = (
-        "forwarded",
         "headers",
         "names",
         "own_headers",
@@ -58,9 +57,8 @@ class UpstreamDefaults:
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
-        endpoint = upstream.codec.endpoint
+        endpoint = upstream.endpoint
         self.version = endpoint.version
-        self.forwarded = tuple((name, name.encode()) for name in endpoint.forwarded)
         self.headers = {"user-agent": ("user-agent", _USER_AGENT)}
         own = endpoint.headers(upstream.capabilities)
         self.headers |= {name: (name, value) for name, value in own.items()}
@@ -169,7 +167,7 @@ class UpstreamRequestBuilder:
         self,
         path: str,
         body: bytes,
-        client: Mapping[bytes, bytes] | None,
+        client: Mapping[str, str] | None,
         *,
         stream: bool,
         route: Mapping[str, str] | None = None,
@@ -180,11 +178,10 @@ class UpstreamRequestBuilder:
         """A POST to `path` (below the protocol's version) with a JSON body, through `proxy` (None:
         the one that the account commonly uses, if any).
 
-        `client` are the client's headers if its protocol is the upstream's; the few that belong to
-        the protocol are passed on. `route` are headers that differ from the upstream's own where
-        the route's capabilities do. Neither replaces what the configuration sets, and nor does
-        `idempotency_key`, which is sent where the protocol takes one. `socket` is as in
-        `UpstreamRequest`.
+        `client` are those of the client's headers that are forwarded. `route` are headers that
+        differ from the upstream's own where the route's capabilities do. Neither replaces what the
+        configuration sets, and nor does `idempotency_key`, which is sent where the protocol takes
+        one. `socket` is as in `UpstreamRequest`.
 
         Raises:
             Unauthorised: the account has credentials, and `ready` was not awaited.
@@ -194,9 +191,11 @@ class UpstreamRequestBuilder:
             passed = {name: (name, value) for name, value in route.items()}
             passed = {name: header for name, header in passed.items() if name not in self._names}
         if client is not None:
-            passed |= self._passed_on(client)
+            passed |= {
+                name: (name, value) for name, value in client.items() if name not in self._names
+            }
         if idempotency_key:
-            name = self._defaults.upstream.codec.endpoint.idempotency_key
+            name = self._defaults.upstream.endpoint.idempotency_key
             if name and name not in self._names:
                 passed[name] = (name, idempotency_key)
         headers = self._ready.get(stream)
@@ -216,13 +215,6 @@ class UpstreamRequestBuilder:
         headers = {"accept": ("accept", "application/json, text/event-stream")} | self._fixed
         kind = _METHODS[method]
         return self._request(kind, path, tuple(headers.values()), b"", query)
-
-    def _passed_on(self, client: Mapping[bytes, bytes]) -> dict[str, Header]:
-        passed: dict[str, Header] = {}
-        for name, encoded in self._defaults.forwarded:
-            if encoded in client and name not in self._names and (value := client[encoded]):
-                passed[name] = (name, value.decode("latin-1"))
-        return passed
 
     def _request(
         self,

@@ -183,8 +183,11 @@ class SignInDesk:
             self._save(tokens.digest(state), replace(visit, nonce="", verifier=""))
         return visit
 
-    def signed_in(self, state: str, granted: Granted) -> tuple[Visit, DeviceGrant | None] | None:
-        """Note who returned from a visit, and give what this person is to approve.
+    def signed_in(
+        self, state: str, granted: Granted
+    ) -> tuple[str, Visit, DeviceGrant | None] | None:
+        """Note who returned from a visit, and give what this person is to approve, by another
+        state: the former was in addresses, and whoever began the visit knows it.
 
         Raises:
             NotAllowed: the person may not sign in; the program is told.
@@ -206,8 +209,11 @@ class SignInDesk:
             self._store.record(self._actor, [change])
             raise
         visit = replace(visit, granted=granted, nonce="", verifier="")
-        self._save(id, visit)
-        return visit, device
+        state = new_secret()
+        with self._store.deciding():
+            self._store.drop_pending(id)
+            self._save(tokens.digest(state), visit)
+        return state, visit, device
 
     def dashboard_code(self, state: str, visit: Visit) -> str:
         """The code by which the page of the dashboard begins a session for the person of a
@@ -481,7 +487,7 @@ class SignInDesk:
         secrets = SessionSecrets(new_secret().encode()[:32], granted.provider)
         refresh = tokens.first_refresh_token(id, secrets.key)
         created = now if known is None else known.created
-        name = identity.name if known is None else known.name
+        name = self._free_name(identity) if known is None else known.name
         person = StoredPerson(
             id=identity.id, name=name, identity=identity, created=created, seen=now
         )
@@ -513,13 +519,13 @@ class SignInDesk:
         known = self._store.person(identity.id)
         if known is not None and not known.enabled:
             raise NotAllowed("Your access to this gateway is disabled.")
-        other = self._store.person_named(identity.name) if known is None else None
-        if other is not None:
-            raise NotAllowed(
-                "Somebody else has signed in with your e-mail address before. Whoever runs this "
-                "gateway can remove that person, if the account is yours."
-            )
         return known
+
+    def _free_name(self, identity: Identity) -> str:
+        """The name of somebody new. Where an address is given to another person, or a company has
+        another provider, it is one that nobody has yet: limits and usage are counted by it."""
+        name = identity.name
+        return name if self._store.person_named(name) is None else f"{name}:{identity.id[:16]}"
 
     def _living(self, id: str) -> tuple[StoredSession, StoredPerson]:
         session = self._store.session(id)

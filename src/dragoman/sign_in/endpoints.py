@@ -18,8 +18,9 @@ from dragoman.audit import Actor
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
+from dragoman.edge.rates import PerMinute
 from dragoman.edge.record import Record
-from dragoman.http.addresses import Proxies
+from dragoman.http.addresses import Proxies, counted
 from dragoman.keys.admins import Role
 from dragoman.keys.ring import Denied
 from dragoman.protocols.base import to_json
@@ -56,6 +57,10 @@ Form = Mapping[str, str]
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 METADATA_PATH: Final = "/.well-known/oauth-authorization-server"
+MOST_BEGUN: Final = 1000
+"""Sign-ins that one address may begin in ten minutes, at one worker."""
+_MOST_ADDRESSES = 4096
+_LONGEST_STATE = 1024
 _MOST_FORM_BYTES = 32 * 1024
 _COOKIE = "dragoman_sign_in"
 _NO_STORE = [(b"cache-control", b"no-store"), (b"pragma", b"no-cache")]
@@ -88,6 +93,11 @@ class SignInEndpoints:
         self._cipher = cipher
         self._proxies = proxies
         self._wrong_codes = wrong_codes
+        is_secure = self._base.startswith("https:")
+        # With this prefix, no page below the same domain can set it.
+        self._cookie = f"__Host-{_COOKIE}" if is_secure else _COOKIE
+        self._flags = "; Secure" if is_secure else ""
+        self._begun = PerMinute(_MOST_ADDRESSES, window_s=CODE_S)
         self._store_failing_since: float | None = None
         self.tokens = tokens.AccessTokens(self._base, account_sync.people.signing_keys, cipher)
 
@@ -113,9 +123,10 @@ class SignInEndpoints:
         """Make sure that there is a signing key, and that the cipher is ready."""
         with suppress(StoreError):
             actor = Actor("gateway", "gateway")
-            await self._sync.ask(
+            found = await self._sync.ask(
                 lambda store: self._desk_of(store.people, actor).ensure_signing_key(self._base)
             )
+            self._sync.people.signing_keys |= {key.id: key for key in found}
 
     async def _metadata(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         base = self._base
@@ -149,6 +160,7 @@ class SignInEndpoints:
         client = form.get("client_id", form.get("surface", "")).replace("_", "-")
         client = client if client in CLIENTS else "claude-code"
         try:
+            self._count_begun(incoming)
             code, grant = await self._desk(incoming, lambda desk: desk.begin_device(client))
         except (Busy, StoreError):
             await _refuse(incoming, 503, "temporarily_unavailable")
@@ -317,6 +329,7 @@ class SignInEndpoints:
             await _page(incoming, pages.told_page("Too many wrong codes", text), 429)
             return
         try:
+            self._count_begun(incoming)
             begun = await self._desk(incoming, lambda desk: desk.enter(code, digest))
             if begun is None:
                 self._wrong_codes.failed(self._address(incoming))
@@ -336,6 +349,8 @@ class SignInEndpoints:
                 raise BadForm("The program that has sent you here is not known to this gateway.")
             if not is_loopback_redirect(uri):
                 raise BadForm("The program that has sent you here is not on this computer.")
+            if len(query.get("state", "")) > _LONGEST_STATE:
+                raise BadForm("The program that has sent you here asks for too much.")
         except BadForm as error:
             # Nobody is sent on to an address that is not known.
             await _page(incoming, pages.told_page("Sign-in refused", str(error)), 400)
@@ -350,6 +365,7 @@ class SignInEndpoints:
         redirect = Redirect(uri=uri, state=state, challenge=challenge, client=client)
         browser = tokens.digest(self._browser(incoming))
         try:
+            self._count_begun(incoming)
             begun = await self._desk(incoming, lambda desk: desk.visit(browser, redirect=redirect))
             await self._visit(incoming, *begun)
         except (ProviderAway, StoreError, Busy) as error:
@@ -358,6 +374,7 @@ class SignInEndpoints:
     async def _dashboard(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         browser = tokens.digest(self._browser(incoming))
         try:
+            self._count_begun(incoming)
             begun = await self._desk(incoming, lambda desk: desk.visit(browser, dashboard=True))
             await self._visit(incoming, *begun)
         except (ProviderAway, StoreError, Busy) as error:
@@ -369,7 +386,7 @@ class SignInEndpoints:
         Raises:
             StoreError: the store cannot be used.
         """
-        browser = tokens.digest(_cookie(incoming) or "")
+        browser = tokens.digest(self._browser_cookie(incoming) or "")
         try:
             opened = await self._desk(incoming, lambda desk: desk.begin_dashboard(code, browser))
         except (InvalidGrant, NotAllowed):
@@ -433,7 +450,7 @@ class SignInEndpoints:
         if found is None:
             await _page(incoming, pages.told_page("Sign-in refused", _GONE), 400)
             return
-        visit, device = found
+        state, visit, device = found
         if visit.dashboard:
             shown = await self._quietly(incoming, lambda desk: desk.dashboard_code(state, visit))
             # After the # it is sent to nobody.
@@ -511,7 +528,7 @@ class SignInEndpoints:
         """The form that a page of this gateway sent; None if it was another page, which is
         answered."""
         form = _pairs(await incoming.body(_MOST_FORM_BYTES))
-        browser = _cookie(incoming)
+        browser = self._browser_cookie(incoming)
         is_ours = browser is not None and hmac.compare_digest(
             form.get("csrf", "").encode(), _csrf(browser).encode()
         )
@@ -532,13 +549,27 @@ class SignInEndpoints:
 
     def _browser(self, incoming: IncomingRequest) -> str:
         """The secret that a browser has in its cookie, which it is given if it has none."""
-        found = _cookie(incoming)
+        found = self._browser_cookie(incoming)
         if found is None:
             found = new_secret()
-            secure = "; Secure" if self._base.startswith("https:") else ""
-            cookie = f"{_COOKIE}={found}; HttpOnly; SameSite=Lax; Path=/; Max-Age=3600{secure}"
-            incoming.shared.append((b"set-cookie", cookie.encode()))
+            cookie = f"{self._cookie}={found}; HttpOnly; SameSite=Lax; Path=/; Max-Age=3600"
+            incoming.shared.append((b"set-cookie", f"{cookie}{self._flags}".encode()))
         return found
+
+    def _browser_cookie(self, incoming: IncomingRequest) -> str | None:
+        for part in incoming.headers.get(b"cookie", b"").split(b";"):
+            name, _, value = part.strip().partition(b"=")
+            if name == self._cookie.encode() and value:
+                return value.decode("latin-1")
+        return None
+
+    def _count_begun(self, incoming: IncomingRequest) -> None:
+        """
+        Raises:
+            Busy: the address begins too many sign-ins, which would leave no room for others.
+        """
+        if self._begun.count(counted(self._address(incoming)), MOST_BEGUN):
+            raise Busy
 
     def _address(self, incoming: IncomingRequest) -> str:
         return self._proxies.client(incoming.address, incoming.headers)
@@ -576,14 +607,6 @@ def _needed(form: Form, name: str) -> str:
     if not form.get(name):
         raise BadForm(f"{name} is missing")
     return form[name]
-
-
-def _cookie(incoming: IncomingRequest) -> str | None:
-    for part in incoming.headers.get(b"cookie", b"").split(b";"):
-        name, _, value = part.strip().partition(b"=")
-        if name == _COOKIE.encode() and value:
-            return value.decode("latin-1")
-    return None
 
 
 def _csrf(browser: str) -> str:

@@ -3,6 +3,7 @@ refresh tokens (OpenID Connect Core and Discovery 1.0)."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -60,6 +61,7 @@ class Provider:
         self._metadata: Metadata | None = None
         self._read_at = float("-inf")
         self._tried_at = float("-inf")
+        self._reading = asyncio.Lock()
         self._keys = KeySet(client, clock)
 
     @property
@@ -183,22 +185,24 @@ class Provider:
         Raises:
             ProviderAway: it cannot be read, and was not read in the last day.
         """
-        now = self._clock()
-        known = self._metadata
-        if known is not None and now - self._read_at < KEPT_S:
+        known, age = self._metadata, self._clock() - self._read_at
+        if known is not None and (age < KEPT_S or self._reading.locked()):
             return known
-        if now - self._tried_at < AGAIN_S and known is not None:
+        async with self._reading:
+            now = self._clock()
+            known = self._metadata if now - self._read_at <= KEPT_IN_OUTAGES_S else None
+            if now - self._tried_at >= AGAIN_S:
+                self._tried_at = now
+                try:
+                    document = await discovered(self._client, self.settings.issuer)
+                    known = self._metadata = self._read_metadata(document)
+                    self._read_at = now
+                except ProviderAway:
+                    if known is None:
+                        raise
+            if known is None:
+                raise ProviderAway("it could not be asked a moment ago")
             return known
-        self._tried_at = now
-        try:
-            document = await discovered(self._client, self.settings.issuer)
-            self._metadata = self._read_metadata(document)
-        except ProviderAway:
-            if known is None or now - self._read_at > KEPT_IN_OUTAGES_S:
-                raise
-            return known
-        self._read_at = now
-        return self._metadata
 
     def _read_metadata(self, document: Mapping[str, Any]) -> Metadata:
         names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
@@ -214,7 +218,8 @@ def identity_of(claims: Mapping[str, Any], issuer: str, groups_claim: str) -> Id
     groups = claims.get(groups_claim)
     names = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
     plain = [one for one in names if isinstance(one, str) and 0 < len(one) <= _LONGEST_GROUP]
-    is_known = claims.get("email_verified", True) not in (False, "false")
+    # Some say it as a text; what is said in any other way is no confirmation.
+    is_known = claims.get("email_verified", True) in (True, "true")
     return Identity(
         issuer=issuer,
         subject=claims["sub"],

@@ -30,6 +30,7 @@ from dragoman.canonical.tagged_calls import TaggedCalls
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import (
+    PLAIN,
     AnswerWriter,
     Codec,
     Inbound,
@@ -44,10 +45,11 @@ from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled
 from dragoman.protocols.request_settings import NO_COUNTERPART
 from dragoman.protocols.tools import others_than_texts
-from dragoman.sse import Decoder, escape
+from dragoman.sse import escape
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 from dragoman.translation.foreign_reasoning import without_foreign_reasoning
+from dragoman.translation.omitted import without_fields
 from dragoman.translation.searching import (
     Found,
     SearchesPending,
@@ -71,16 +73,17 @@ ALL_REASONING = 1 << 62
 """All pieces of reasoning, for `Call.drop_reasoning`."""
 
 
-_NOT_PICKLED = frozenset({"_unreduced", "body", "mask"})
+_NOT_PICKLED = frozenset({"_unreduced", "body", "endpoint", "mask"})
 
 
 class CallSettings(Struct, frozen=True, kw_only=True):
     """The parameters of a translation besides the two protocols.
 
     `model` is the name sent upstream (None: the client's). `account` tags reasoning state with
-    the account it will be bound to. `response_id` is the id of the answer (None: a fresh one).
-    `created`, in Unix seconds, is the time of an answer whose upstream does not report one
-    (None: now).
+    the account it will be bound to. `service` is the form in which the upstream offers its
+    protocol; `headers` are those of a client of the same protocol that are forwarded. `response_id`
+    is the id of the answer (None: a fresh one). `created`, in Unix seconds, is the time of an
+    answer whose upstream does not report one (None: now).
     """
 
     model: str | None = None
@@ -88,6 +91,8 @@ class CallSettings(Struct, frozen=True, kw_only=True):
     capabilities: Capabilities = Capabilities()
     sealer: Sealer = Sealer()
     account: str = ""
+    service: str = PLAIN
+    headers: Mapping[str, str] = {}
     response_id: str | None = None
     created: int | None = None
 
@@ -110,6 +115,8 @@ class Call:
         "account",
         "body",
         "codec",
+        "endpoint",
+        "headers_passed",
         "ledger",
         "mask",
         "passes_through",
@@ -130,6 +137,9 @@ class Call:
         self._source = source
         self.codec = CODECS[upstream]
         self.settings = settings
+        self.endpoint = self.codec.endpoint.at(settings.service)
+        self.headers_passed: Mapping[str, str] = {}
+        """The client's headers that are sent."""
         self.account = settings.account
         self.mask: Mask | None = None
         self.response_id = settings.response_id
@@ -172,6 +182,8 @@ class Call:
                 taken = self.codec.translate.taken_stops(request.stop)
                 self._stops = emulated(request.stop, taken, settings.options)
             self.body = self._write(request)
+        if settings.service != PLAIN:
+            self.endpoint.path_for(settings.model or source.model, self.streams)
         self._unreduced = self.body, self.ledger
 
     def _may_search(self) -> bool:
@@ -229,6 +241,7 @@ class Call:
         for name, value in state.items():
             setattr(self, name, value)
         self.codec = CODECS[state["codec"]]
+        self.endpoint = self.codec.endpoint.at(self.settings.service)
         self.mask = None
         self.complete(self._source, b"")
 
@@ -321,10 +334,45 @@ class Call:
         unfit = self.codec.passthrough.unfit(source.members, checked, settings.capabilities)
         if unfit:
             body = self._adapted(body, frozenset(unfit))
-        if settings.capabilities.body:
-            body = to_json(self._completed(jsontext.members(body)))
+        if self._is_made:
+            body = to_json(self._made(jsontext.members(body)))
+        elif settings.headers:
+            self._pass_headers()
         self.ledger.enforce(settings.options.policy)
         return body
+
+    @property
+    def _is_made(self) -> bool:
+        """Whether a body is other than its protocol has it."""
+        capabilities = self.settings.capabilities
+        return bool(
+            capabilities.body or capabilities.omit_fields or self.endpoint.moved is not None
+        )
+
+    def _made(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The members of a body as the upstream's service has them."""
+        capabilities = self.settings.capabilities
+        if capabilities.body:
+            members = self._completed(members)
+        if capabilities.omit_fields:
+            members = without_fields(members, capabilities.omit_fields, self.ledger)
+        headers = self._pass_headers()
+        moved = self.endpoint.moved
+        return members if moved is None else moved(members, headers, capabilities)
+
+    def _pass_headers(self) -> Mapping[str, str]:
+        """The client's headers that the upstream takes. Those that its service has in the body are
+        among them, but are not sent."""
+        settings, plain = self.settings, self.codec.endpoint
+        if not settings.headers or not self.passes_through:
+            return {}
+        headers = plain.fitted_headers(settings.headers, settings.capabilities, self.ledger)
+        if self.endpoint is not plain:
+            sent = self.endpoint.forwarded
+            self.headers_passed = {name: headers[name] for name in sent if name in headers}
+        else:
+            self.headers_passed = headers
+        return headers
 
     def _completed(self, members: Mapping[str, Any]) -> dict[str, Any]:
         """The members of a body, with those that are added to every one."""
@@ -395,10 +443,11 @@ class Call:
         if self.streams is not request.stream:
             request = replace(request, stream=self.streams)
         body = self.codec.translate.write_request(request, self._outbound(self.ledger))
-        if settings.capabilities.body:
-            body = self._completed(body)
+        made: Mapping[str, Any] = body
+        if self._is_made:
+            made = self._made(body)
         self.ledger.enforce(settings.options.policy)
-        return to_json(body)
+        return to_json(made)
 
     def _outbound(self, ledger: Ledger) -> Outbound:
         settings = self.settings
@@ -416,12 +465,12 @@ class Call:
     def path(self) -> str:
         """Path below the version, with its query, at which the upstream is asked."""
         model = self.settings.model or self._source.model
-        return self.codec.endpoint.path_for(model, self.streams)
+        return self.endpoint.path_for(model, self.streams)
 
     def headers(self, key: str | None = None) -> dict[str, str]:
         """The headers, by their names in lower case, of a request that carries `body`; `key` is the
         upstream's, None for a request without one."""
-        endpoint = self.codec.endpoint
+        endpoint = self.endpoint
         accept = "text/event-stream" if self.streams else "application/json"
         headers = {"content-type": "application/json", "accept": accept}
         headers |= endpoint.headers(self.settings.capabilities)
@@ -493,7 +542,9 @@ class Call:
             mask=self.mask,
             ledger=self.ledger,
         )
-        return PassedStream(matcher, self.codec.translate.keepalive, rest.stream, self.mask)
+        stream = PassedStream(matcher, self.codec.translate.keepalive, rest.stream, self.mask)
+        stream.decode_by(self.endpoint.decoder)
+        return stream
 
     def _translated(self, answer_id: str | None) -> TranslatedStream:
         """A stream that is translated, from its beginning. `answer_id` is the id of the answer."""
@@ -503,8 +554,13 @@ class Call:
         if self._stops:
             prompt = estimate_tokens(self._source.read(self.settings.sealer))
             cut = self._stops, prompt
-            return CutStream(reader, self._names, writer, self.ledger, self.mask, halves, *cut)
-        return TranslatedStream(reader, self._names, writer, self.ledger, self.mask, halves)
+            stream: TranslatedStream = CutStream(
+                reader, self._names, writer, self.ledger, self.mask, halves, *cut
+            )
+        else:
+            stream = TranslatedStream(reader, self._names, writer, self.ledger, self.mask, halves)
+        stream.decode_by(self.endpoint.decoder)
+        return stream
 
     def response_as_stream(self, body: bytes, outcome: Outcome | None = None) -> bytes:
         """The client's stream for an upstream that answered whole although asked to stream.
@@ -524,7 +580,7 @@ class Call:
         """
         halves = Halves(self.ledger)
         reader = self._reader(halves)
-        decoder = Decoder()
+        decoder = self.endpoint.decoder()
         frames = [*decoder.feed(stream), *decoder.finish()]
         events = [event for frame in frames for event in reader.read(frame)]
         events += reader.finish()

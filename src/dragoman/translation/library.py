@@ -10,7 +10,7 @@ from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.protocols import CODECS, ProtocolName
-from dragoman.protocols.base import Codec
+from dragoman.protocols.base import PLAIN, Codec
 from dragoman.protocols.presets import completed
 from dragoman.protocols.settings import NOT_SETTINGS, checked, with_settings
 from dragoman.translation.call import Call, CallSettings
@@ -29,6 +29,7 @@ def translate_request(
     capabilities: Capabilities | Mapping[str, Any] | None = None,
     path: str | None = None,
     base_url: str = "",
+    service: str = PLAIN,
     account: str = "",
     envelope_key: bytes = b"",
     response_id: str | None = None,
@@ -47,6 +48,7 @@ def translate_request(
             of their names, or a `Capabilities`.
         path: the path that the client called, for protocols whose path names the model.
         base_url: the upstream's base URL, from which some capabilities follow.
+        service: the form in which the upstream offers its protocol, as in a configuration.
         account: tags reasoning state with the account that it will be bound to.
         envelope_key: authenticates the envelopes in which reasoning of one vendor travels through
             clients of another; empty: they are not authenticated.
@@ -57,19 +59,24 @@ def translate_request(
         The call: what to send where, and the way back for its answer.
 
     Raises:
-        ValueError: a protocol, option or capability does not exist, or has no such value; the model
-            is no text.
+        ValueError: a protocol, service, option or capability does not exist, or has no such value;
+            the model is no text.
         InvalidRequest: the request is malformed; the error names the field.
         Refused: the policy does not allow what would be lost.
     """
     source, target = _codec("client", client), _codec("upstream", upstream)
     if model is not None and not isinstance(model, str):
         raise ValueError(f"model must be text, not {model!r}")
+    if not target.endpoint.offers(service):
+        raise ValueError(f"service must be one that offers {target.name}, not {service!r}")
     able = _validated(Capabilities, capabilities)
     settings = CallSettings(
         model=model,
         options=_validated(Options, options),
-        capabilities=completed(able, target.name, base_url, model or "") if base_url else able,
+        capabilities=completed(able, target.name, base_url, model or "", service)
+        if base_url or service != PLAIN
+        else able,
+        service=service,
         sealer=Sealer(envelope_key),
         account=account,
         response_id=response_id,

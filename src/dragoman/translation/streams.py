@@ -39,7 +39,7 @@ from dragoman.canonical.stops import StopCutter
 from dragoman.canonical.stream_mask import StreamMask
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.canonical.usage import Usage
-from dragoman.protocols.base import AnswerWriter, Matcher, StreamReader
+from dragoman.protocols.base import AnswerWriter, FrameDecoder, Matcher, StreamReader
 from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled, has_placeholder, may_be_long
 from dragoman.sse import Decoder, EventTooLarge, Frame, escape
@@ -88,7 +88,7 @@ class AnswerStream:
     __slots__ = ("_decoder", "_hiding", "_mask", "_repeats", "begun", "blank", "outcome")
 
     def __init__(self, mask: Mask | None = None) -> None:
-        self._decoder = Decoder()
+        self._decoder: FrameDecoder = Decoder()
         self._mask = mask
         self._hiding = StreamMask(mask) if mask is not None and mask.secrets.forms else None
         self._repeats = False
@@ -96,6 +96,11 @@ class AnswerStream:
         self.outcome = Outcome()
         self.begun = False
         self.blank = 0
+
+    def decode_by(self, decoder: Callable[[], FrameDecoder]) -> None:
+        """Have the upstream's bytes decoded by another than server-sent events have."""
+        if decoder is not Decoder:
+            self._decoder = decoder()
 
     @property
     def answer_id(self) -> str:
@@ -289,7 +294,7 @@ class TranslatedStream(AnswerStream):
     def go_on(self, reader: Callable[[Halves], StreamReader], events: Iterable[Event]) -> bytes:
         """Continue with the answer of another call, after `events`."""
         assert self._halves is not None
-        self._decoder, self._reader = Decoder(), reader(self._halves)
+        self._decoder, self._reader = type(self._decoder)(), reader(self._halves)
         written = self._hidden(self._pass_on(events))
         return self._fill(written)
 

@@ -154,6 +154,7 @@ _UNITS = {
 }
 _AMOUNT = re.compile(r"(\d{1,12}(?:\.\d{1,12})?) ?([a-z]{1,12}) ?")
 _TRY_AGAIN = re.compile(r"(?:try again|retry) (?:in|after) (?=\d)")
+_DAY = 24 * 3600.0
 _REGAIN = re.compile(r"regain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d))?")
 
 
@@ -167,7 +168,9 @@ def _of_text(text: str, since: float | None) -> float | None:
         return seconds if seconds is not None and seconds < _LONGEST else None
     found = _REGAIN.search(text)
     if found is None:
-        return None
+        # Amazon Bedrock: "Too many tokens per day", which are counted from midnight, UTC.
+        is_of_day = since is not None and "tokens per day" in text
+        return _DAY - since % _DAY if is_of_day and since is not None else None
     return until(f"{found[1]}T{found[2] or '00:00'}:00Z", since)
 
 

@@ -9,7 +9,8 @@ and 6614457; Anthropic, API reference "Errors" and "Rate limits", and the types 
 `details.error_code`): OpenRouter, "Errors and debugging"
 (403 for a flagged input); Google, "Gemini API troubleshooting" (a refused key is a 400 with the
 reason API_KEY_INVALID); Amazon, "Troubleshooting Amazon Bedrock API error codes"
-(ServiceQuotaExceededException is a 400, to be sent again later). Words that no reference has were
+(ServiceQuotaExceededException is a 400, to be sent again later; 424 ModelErrorException, 429
+ModelNotReadyException). Words that no reference has were
 reported with whole answers: github.com/openai/codex/issues/6603 (ChatGPT accounts),
 anthropics/claude-code/issues/6871 and 8046 (subscriptions), 536 (Bedrock),
 obot-platform/obot/issues/6747 (Bedrock), can1357/oh-my-pi/issues/39 and zai-org/GLM-5/issues/49
@@ -67,6 +68,9 @@ _PLAN_TEXTS = (
     "subscription plan does not yet include access",  # Z.ai, as a 429
     "have access to the model",  # Bedrock: "You don't have access to the model with ..."
     "use case details have not been submitted",  # Bedrock, as a 404
+    "not authorized to perform",  # AWS: a policy of the model, or of one region
+    "is not allowed to use publisher model",  # Vertex AI, as a 400
+    "publisher model `",  # Vertex AI, as a 404: not in this location, or not enabled
 )
 """Texts of an answer that is about the plan of one account, not about the request."""
 _ASKED_TEXTS = (
@@ -75,6 +79,21 @@ _ASKED_TEXTS = (
     "only authorized for use with claude code",
 )
 """Texts of an answer that one account's plan lacks what the request asks for beside the model."""
+_AWS_KEY_WORDS = (
+    "unrecognizedclientexception",
+    "invalidsignatureexception",
+    "signaturedoesnotmatch",
+)
+_UNKNOWN_TO_AWS = (
+    "security token included in the request is invalid",
+    "must start with pre-defined prefix",
+    "request signature we calculated does not match",
+)
+_PERMISSION_TEXTS = (
+    "permission 'aiplatform.",  # Vertex AI
+    "has not been used in project",  # Google, of an API that is not enabled
+    "lacks the required data action",  # Azure
+)
 _NO_STATUSES = (*range(100, 400), *range(600, 1000))
 _LIMITED = "rate limited"
 _OUT_OF_QUOTA = "out of quota"
@@ -138,6 +157,22 @@ DEFAULT = RuleSet(
             statuses=(400, 403),
             texts=("organization has been disabled",),
         ),
+        Rule(Verdict.DISABLE, "AWS does not know its key", statuses=(403,), words=_AWS_KEY_WORDS),
+        Rule(Verdict.DISABLE, "AWS does not know its key", statuses=(403,), texts=_UNKNOWN_TO_AWS),
+        Rule(
+            Verdict.COOL,
+            "its session token has expired",
+            statuses=(400, 403),
+            words=("expiredtokenexception",),
+            every_model=True,
+        ),
+        Rule(
+            Verdict.COOL,
+            "its permissions do not allow the call",
+            statuses=(403,),
+            texts=_PERMISSION_TEXTS,
+            every_model=True,
+        ),
         # Limits that do not concern the account's next request.
         Rule(
             Verdict.TRY_NEXT,
@@ -156,6 +191,13 @@ DEFAULT = RuleSet(
             "its plan lacks the model",
             statuses=(400, 403, 404, 429),
             texts=_PLAN_TEXTS,
+            soft=True,
+        ),
+        Rule(
+            Verdict.COOL,
+            "the model is starting",
+            statuses=(429,),
+            words=("modelnotreadyexception",),
             soft=True,
         ),
         Rule(Verdict.COOL, _LIMITED, statuses=(429,)),
@@ -178,7 +220,15 @@ DEFAULT = RuleSet(
         Rule(Verdict.TRY_NEXT, "not permitted", statuses=(403,)),
         # The service as a whole.
         Rule(Verdict.COOL, "the upstream is overloaded", statuses=(503, 529), soft=True),
-        Rule(Verdict.TRY_NEXT, "the upstream gave up waiting", statuses=(408, 425)),
+        Rule(Verdict.TRY_NEXT, "the upstream gave up waiting", statuses=(408, 425, 499)),
+        Rule(Verdict.COOL, "the model failed", statuses=(424,), soft=True),
+        Rule(
+            Verdict.COOL,
+            "it has no such model where it is",
+            statuses=(404,),
+            words=("resourcenotfoundexception",),
+            soft=True,
+        ),
         Rule(Verdict.TRY_NEXT, "the host does not serve this name", statuses=(421,)),
         Rule(
             Verdict.RETURN_TO_CLIENT,

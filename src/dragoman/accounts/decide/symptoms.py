@@ -17,6 +17,8 @@ from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
 _LONGEST_WORD = 200
 _LONGEST_TEXT = 10_000
 """Characters of an error message that rules are compared with."""
+_NAMED = "x-amzn-errortype"
+"""The header in which AWS names an error, commonly with a URL after it."""
 _NO_HEADERS: Mapping[str, str] = {}
 _NO_REPORT = ErrorReport()
 
@@ -52,9 +54,11 @@ def symptom_of_answer(
     report = report or _NO_REPORT
     text = report.text[:_LONGEST_TEXT].lower()
     found = limits_of(status, headers, report.resets, text, now)
+    named = headers.get(_NAMED, "").partition(":")[0]
+    words = (*report.words, named) if named else report.words
     return Symptom(
         status,
-        _lowered(report.words) | found.words,
+        _lowered(words) | found.words,
         text,
         found.rest,
         {name: value.lower() for name, value in headers.items()},

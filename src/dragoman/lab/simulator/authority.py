@@ -185,8 +185,9 @@ class Authority:
             }
         )
 
-    def check_signature(self, record: RecordedRequest) -> str:
-        """The access key id by which a request is signed.
+    def check_signature(self, record: RecordedRequest, wire_path: str = "") -> str:
+        """The access key id by which a request is signed; `wire_path` is its path as it was sent,
+        where that does not follow from the decoded one.
 
         Raises:
             ApiError: the signature, its time or its session is not valid.
@@ -222,7 +223,7 @@ class Authority:
             for name, _, value in pairs
         )
         body = hashlib.sha256(record.body).hexdigest()
-        path = quote(record.path, safe="/-_.~")
+        path = quote(wire_path or record.path, safe="/-_.~")
         canonical = "\n".join([record.method, path, query, lines, parts["SignedHeaders"], body])
         key = f"AWS4{self.secrets[id]}".encode()
         for part in (day, region, service, "aws4_request"):

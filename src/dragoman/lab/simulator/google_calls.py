@@ -8,7 +8,12 @@ from urllib.parse import parse_qsl
 
 Method = Literal["generateContent", "streamGenerateContent", "countTokens"]
 
-_PATH = re.compile(r"/v1(?:beta|alpha)?/(?:models|tunedModels)/(.+):(\w+)", re.DOTALL)
+_PATH = re.compile(
+    r"/v1(?:beta1?|alpha)?"
+    r"(/projects/[^/]+/locations/[^/]+/publishers/(?!anthropic/)[^/]+)?"
+    r"/(?:models|tunedModels)/(.+):(\w+)",
+    re.DOTALL,
+)
 _INTERACTIONS = re.compile(
     r"/v1(?:beta|beta1)?(?:/projects/[^/]+/locations/[^/]+)?/interactions(?:/(.+))?", re.DOTALL
 )
@@ -20,12 +25,13 @@ _OLD_MODEL = re.compile(r"(?:^|[^0-9])[12]\.[0-9]")
 @dataclass(frozen=True, slots=True)
 class GoogleCall:
     """A method of one model. ``array`` is true if a stream is an array of JSON, as it is without
-    ``alt=sse``.
+    ``alt=sse``; ``in_cloud``, if it is Vertex AI's.
     """
 
     model: str
     method: str
     array: bool
+    in_cloud: bool = False
 
     @property
     def stream(self) -> bool:
@@ -37,7 +43,8 @@ def google_call(path: str, query: str) -> GoogleCall | None:
     found = _PATH.fullmatch(path)
     if found is None:
         return None
-    return GoogleCall(found[1], found[2], dict(parse_qsl(query)).get("alt") != "sse")
+    array = dict(parse_qsl(query)).get("alt") != "sse"
+    return GoogleCall(found[2], found[3], array, found[1] is not None)
 
 
 def interaction_path(path: str) -> str | None:

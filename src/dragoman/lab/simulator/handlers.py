@@ -11,6 +11,7 @@ import msgspec
 
 from dragoman.lab.simulator.accounts import KeyBehaviour, subscription_headers
 from dragoman.lab.simulator.authority import Authority
+from dragoman.lab.simulator.clouds import CloudCall
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.delivery import Headers, Reply, full_actions, stream_actions
 from dragoman.lab.simulator.errors import ApiError, error_body, error_headers
@@ -54,8 +55,8 @@ _WRONG_PROTOCOL: dict[Protocol, Protocol] = {
 @dataclass(slots=True)
 class RequestContext:
     """A request being handled. ``headers`` have lower-case names; ``own_headers`` are added to the
-    answer. ``call`` is what a Google client's path asks for,
-    ``authority`` what checks tokens and signatures."""
+    answer. ``call`` is what a Google client's path asks for, ``cloud`` what a cloud's does;
+    ``authority`` checks tokens and signatures."""
 
     record: RecordedRequest
     headers: Mapping[str, str]
@@ -64,6 +65,7 @@ class RequestContext:
     protocol: Protocol
     own_headers: tuple[tuple[str, str], ...] = ()
     call: GoogleCall | None = None
+    cloud: CloudCall | None = None
     authority: Authority = field(default_factory=Authority)
 
     def authenticate(self) -> str:
@@ -74,11 +76,14 @@ class RequestContext:
         """
         scheme, _, key = self.headers.get("authorization", "").partition(" ")
         if scheme == "AWS4-HMAC-SHA256":
-            self.record.key = self.authority.check_signature(self.record)
+            wire_path = "" if self.cloud is None else self.cloud.wire_path
+            self.record.key = self.authority.check_signature(self.record, wire_path)
             return self.record.key
         if scheme.lower() != "bearer":
             key = ""
         self.authority.check_token(key)
+        if self.cloud is not None and not key:
+            key = self.cloud.key(self.headers)
         if self.protocol == "messages":
             key = self.headers.get("x-api-key") or key
         if self.protocol == "google":
@@ -115,6 +120,10 @@ class RequestContext:
             *error_headers(self.protocol, failure),
         ]
         body = error_body(self.protocol, failure, self.request_id())
+        of_cloud = None if self.cloud is None else self.cloud.error(failure)
+        if of_cloud is not None:
+            headers += of_cloud[0]
+            body = of_cloud[1]
         if self.call is not None and self.call.stream and self.call.array:
             body = b"[" + body + b"]"
         await self.reply.whole(failure.status if status is None else status, headers, body)
@@ -198,6 +207,8 @@ class Handlers:
             count = prepared.view.prompt_tokens
             details = [{"modality": "TEXT", "tokenCount": count}]
             body = {"totalTokens": count, "promptTokensDetails": details}
+        if context.cloud is not None:
+            body = context.cloud.counted(prepared.view.prompt_tokens)
         headers = [("content-type", _JSON), *context.common_headers()]
         await context.reply.whole(200, headers, msgspec.json.encode(body))
 
@@ -218,6 +229,8 @@ class Handlers:
             await context.fail(key_fault.failure)
             return None
         body = _decode(context.record.body)
+        if context.cloud is not None:
+            body, context.headers = context.cloud.plain(body, context.headers)
         request = self._check(context, body, behaviour, counting)
         view = READERS[context.protocol](request, behaviour.organization)
         if request is not body:
@@ -256,6 +269,9 @@ class Handlers:
         """Check the request; returns it with stored items in place of references to them."""
         if context.call is not None:
             call = context.call
+            if call.in_cloud and counting:
+                # Vertex AI has the members of a request to count at the top level.
+                body = {"generateContentRequest": {"model": call.model, **body}}
             named = check_google(body, call.model, behaviour.organization, counting=counting)
             return {**named, "model": call.model, "stream": call.stream, "array": call.array}
         model = body.get("model")
@@ -374,11 +390,15 @@ async def _deliver(context: RequestContext, answer: Answer) -> None:
     if answer.view.stream and kind != "full_body":
 
         def error_frames(sent: int) -> tuple[bytes, ...]:
-            return renderer.error_frames(answer, cast(Fault, fault).failure, sent)
+            failure = cast(Fault, fault).failure
+            failed = None if cloud is None else cloud.error_in_stream(failure)
+            return renderer.error_frames(answer, failure, sent) if failed is None else (failed,)
 
-        frames = renderer.stream(answer)
+        cloud, media, frames = context.cloud, "", renderer.stream(answer)
+        if cloud is not None:
+            media, frames = cloud.stream_of(frames)
         actions = stream_actions(frames, pace, fault, answer.scenario.quirks, error_frames)
-        content_type = _JSON if answer.view.array else _EVENT_STREAM
+        content_type = media or (_JSON if answer.view.array else _EVENT_STREAM)
         headers = [("content-type", content_type), ("cache-control", "no-cache")]
     else:
         try:

@@ -11,12 +11,12 @@ import msgspec
 from dragoman.http import BodyRefused, ClientGone, Request
 from dragoman.http.head import asks_for_websocket
 from dragoman.http.websocket import BadHandshake, accept
+from dragoman.lab.simulator.clouds import cloud_call
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.control import control
 from dragoman.lab.simulator.delivery import Reply
 from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.google_calls import (
-    GoogleCall,
     google_call,
     interaction_path,
     is_google,
@@ -73,14 +73,15 @@ class Simulator(State):
         connection = Connection(request)
         reply = Reply(request, connection, record)
         by_name = dict(headers)
-        protocol = _protocol_of(path, query, by_name)
+        cloud = cloud_call(path, query)
+        protocol = _protocol_of(path, query, by_name) if cloud is None else cloud.protocol
         context = RequestContext(record, by_name, reply, connection, protocol)
-        context.call = google_call(path, query)
+        context.call, context.cloud = google_call(path, query), cloud
         context.authority = self.authority
         try:
             await self._route(context, request)
         except ApiError as error:
-            await context.fail(error.failure(protocol))
+            await context.fail(error.failure(protocol) if cloud is None else cloud.failure(error))
         except ClientGone:
             record.disconnected = True
 
@@ -105,7 +106,7 @@ class Simulator(State):
         if (interaction := interaction_path(path)) and context.protocol == "interactions":
             await self._handlers.interaction(context, interaction)
             return
-        handler = self._handler(path, context.call)
+        handler = self._handler(path, context)
         if handler is not None:
             if method == "GET" and asks_for_websocket(request.headers):
                 self._upgrade(context, request)
@@ -128,11 +129,14 @@ class Simulator(State):
         await context.reply.whole(200, headers, msgspec.json.encode(resource))
 
     def _handler(
-        self, path: str, call: GoogleCall | None
+        self, path: str, context: RequestContext
     ) -> Callable[[RequestContext], Awaitable[None]] | None:
         """What answers a POST to the path, or None."""
-        if call is not None:
-            return self._methods.get(call.method)
+        if context.cloud is not None:
+            counts = context.cloud.counts
+            return self._handlers.count_tokens if counts else self._handlers.generate
+        if context.call is not None:
+            return self._methods.get(context.call.method)
         if interaction_path(path) == "":
             return self._handlers.generate
         return self._posts[path][1] if path in self._posts else None

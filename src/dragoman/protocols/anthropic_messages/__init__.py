@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dragoman.protocols.answer_names import names_in
 from dragoman.protocols.anthropic_messages import wire
-from dragoman.protocols.anthropic_messages.endpoint import ENDPOINT
 from dragoman.protocols.anthropic_messages.errors import REASONING_REFUSALS, read_error, write_error
 from dragoman.protocols.anthropic_messages.output import PING
 from dragoman.protocols.anthropic_messages.passthrough import PASSTHROUGH
 from dragoman.protocols.anthropic_messages.request_reader import read_request
 from dragoman.protocols.anthropic_messages.request_writer import taken_stops, write_request
+from dragoman.protocols.anthropic_messages.services import ENDPOINT
 from dragoman.protocols.anthropic_messages.settings import MessagesOptions, output_limit
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader, read_response
 from dragoman.protocols.anthropic_messages.stream_writer import MessagesWriter

@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from msgspec import Raw
 from msgspec.structs import replace
 
+from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import object_of
+from dragoman.protocols.anthropic_messages.refusals import ALL_BETAS, refits
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
+from dragoman.protocols.anthropic_messages.wire import BETAS, VERSION
 from dragoman.protocols.base import Attribution, Counting, Endpoint, RateLimit, service_tier
 from dragoman.protocols.caching import marked_writes
 from dragoman.protocols.counting import read_count, without
@@ -40,7 +43,7 @@ def completed(capabilities: Capabilities, base_url: str, model: str) -> Capabili
 
 def version_headers(capabilities: Capabilities) -> Mapping[str, str]:
     """The header that every request has: the version of the API."""
-    return {"anthropic-version": capabilities.of(MessagesCapabilities).anthropic_version}
+    return {VERSION: capabilities.of(MessagesCapabilities).anthropic_version}
 
 
 def asked_tier(members: Mapping[str, Raw]) -> str | None:
@@ -75,12 +78,36 @@ def limit_lines(limit: RateLimit) -> bytes:
     return lines.encode()
 
 
+def fitted_headers(
+    headers: Mapping[str, str], capabilities: Capabilities, ledger: Ledger
+) -> Mapping[str, str]:
+    """The function behind `Endpoint.fitted_headers`: without the betas that the upstream does not
+    take."""
+    refused = capabilities.of(MessagesCapabilities).omit_betas
+    if not refused or BETAS not in headers:
+        return headers
+    kept: list[str] = []
+    for beta in betas_in(headers):
+        if beta in refused or ALL_BETAS in refused:
+            ledger.add(BETAS, LossKind.KNOB, f"the upstream does not know {beta[:60]}")
+        else:
+            kept.append(beta)
+    others = {name: value for name, value in headers.items() if name != BETAS}
+    return {**others, BETAS: ",".join(kept)} if kept else others
+
+
+def betas_in(headers: Mapping[str, str]) -> list[str]:
+    """The betas that a client names."""
+    named = [beta.strip() for beta in headers.get(BETAS, "").split(",")]
+    return [beta for beta in named if beta]
+
+
 def counted_as(members: Mapping[str, Raw]) -> Mapping[str, Raw]:
     """The function behind `Counting.completed`: a request for an answer needs an output limit."""
     return {"max_tokens": Raw(b"1"), **members}
 
 
-ENDPOINT = Endpoint(
+PLAIN = Endpoint(
     path="/messages",
     id_prefix="msg_",
     key_headers=(b"x-api-key",),
@@ -109,7 +136,9 @@ ENDPOINT = Endpoint(
     completed=completed,
     auth="x-api-key",
     headers=version_headers,
-    forwarded=("anthropic-version", "anthropic-beta"),
+    forwarded=(VERSION, BETAS),
+    fitted_headers=fitted_headers,
+    refits=refits,
     limits=highest_of("max_tokens"),
     limited=lowered_to("max_tokens"),
     tier=asked_tier,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -19,12 +19,23 @@ class MessagesOptions(Struct, frozen=True, kw_only=True):
     """Output limit, in tokens, sent to Messages upstreams when the client gave none."""
 
 
+_OLD: Final = ("2023-06-01", "bedrock-2023-05-31", "vertex-2023-10-16")
+
+
 class MessagesCapabilities(Struct, frozen=True, kw_only=True):
     """What one Messages upstream accepts and needs."""
 
     anthropic_version: str = "2026-10-21"
     """Value of the `anthropic-version` header. With `2023-06-01`, temperature, top_p and top_k
-    are sent; with later versions they are refused upstream and therefore dropped here."""
+    are sent; with later versions they are refused upstream and therefore dropped here. With
+    `service`, it is `anthropic_version` in the body; absent: the client's own date, if the service
+    takes it, else `bedrock-2023-05-31` or `vertex-2023-10-16`, which are as the old version."""
+    client_versions: bool = True
+    """The service of a cloud takes the date of the API version that a client names. Where it
+    refuses, that is remembered."""
+    omit_betas: tuple[str, ...] = ()
+    """Names in `anthropic-beta`, `*` for all, that are not sent; each is reported as a loss. Those
+    that the upstream refuses are remembered."""
     adaptive_thinking: bool = True
     """Messages upstream takes `thinking: adaptive` with an effort; otherwise token budgets."""
     thinks_unasked: bool = False
@@ -54,9 +65,14 @@ class MessagesCapabilities(Struct, frozen=True, kw_only=True):
     """Cache lifetime asked of Messages upstreams for OpenAI's 30 minutes."""
 
     @property
+    def is_vendors(self) -> bool:
+        """Whether it is the vendor's own service."""
+        return bool(self.billing_header)
+
+    @property
     def is_old(self) -> bool:
         """Whether it is the version that still takes sampling, and media of the assistant."""
-        return self.anthropic_version == "2023-06-01"
+        return self.anthropic_version in _OLD
 
 
 def output_limit(request: Request, options: Options) -> int | None:

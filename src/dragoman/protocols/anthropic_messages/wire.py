@@ -4,12 +4,18 @@ Source: the request and answer types of the `anthropic` package 2.12.0, stable a
 
 from __future__ import annotations
 
+from typing import Final
+
 from dragoman.canonical.losses import LossKind
 
 NAME = "anthropic_messages"
 
 VENDOR = "anthropic"
 """The file store that file ids of this protocol belong to."""
+
+VERSION: Final = "anthropic-version"
+BETAS: Final = "anthropic-beta"
+"""Headers of clients: the version of the API, and the names of betas, separated by commas."""
 
 _CONTENT = LossKind.CONTENT
 _KNOB = LossKind.KNOB

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import JsonError, object_of
 from dragoman.protocols import google_wire
-from dragoman.protocols.base import Counting, Endpoint, Operation, to_json
+from dragoman.protocols.base import Counting, Endpoint, Operation, quoted_for, to_json
 from dragoman.protocols.fields import decode_object
 from dragoman.protocols.google_capabilities import GoogleCapabilities, completed
 from dragoman.protocols.google_generate_content import wire
@@ -69,6 +71,20 @@ def locate(model: str, stream: bool) -> str:
     return f"/models/{model}:{verb}"
 
 
+def _cloud_path(model: str, verb: str) -> str:
+    """The path of a call below a project and location of Vertex AI. A name may have its publisher
+    before it, or be that of an endpoint with a model of one's own."""
+    publisher, slash, name = model.rpartition("%2F")
+    if publisher == "endpoints":
+        return f"/endpoints/{name}:{verb}"
+    return f"/publishers/{publisher if slash else 'google'}/models/{name}:{verb}"
+
+
+def locate_in_cloud(model: str, stream: bool) -> str:
+    """As `locate`, below a project and location of Vertex AI."""
+    return _cloud_path(model, f"{wire.STREAM}?alt=sse" if stream else google_wire.GENERATE)
+
+
 # --- limits and prices ----------------------------------------------------------------------------
 
 
@@ -107,6 +123,24 @@ def counted(body: bytes, model: str) -> bytes:
     """The body of a count: the whole request, with its model."""
     request = {"model": f"models/{model}", **jsontext.members(body)}
     return to_json({_NESTED: request})
+
+
+_COUNTED_IN_CLOUD = both("contents", "systemInstruction", "tools", _CONFIG)
+
+
+def counted_in_cloud(body: bytes, model: str) -> bytes:
+    """The body of a count by Vertex AI, which takes no nested request."""
+    members = uncounted(jsontext.members(body))
+    return to_json({name: raw for name, raw in members.items() if name in _COUNTED_IN_CLOUD})
+
+
+def completed_in_cloud(capabilities: Capabilities, base_url: str, model: str) -> Capabilities:
+    """As `completed`, for Vertex AI at whatever address."""
+    capabilities = completed(capabilities, base_url, model)
+    if "google_cloud" in capabilities.given:
+        return capabilities
+    own = replace(capabilities.of(GoogleCapabilities), google_cloud=True)
+    return replace(capabilities, own={**capabilities.own, GoogleCapabilities: own})
 
 
 def uncounted(members: Mapping[str, Raw]) -> Mapping[str, Raw]:
@@ -157,7 +191,16 @@ def _in_both(paths: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-ENDPOINT = Endpoint(
+COUNTING = Counting(
+    path=f"/models:{google_wire.COUNT}",
+    locate=lambda model: f"/models/{model}:{google_wire.COUNT}",
+    write_request=counted,
+    completed=uncounted,
+    read=read_count,
+    write=lambda count: {"totalTokens": count},
+)
+
+_PLAIN = Endpoint(
     path="/models",
     versions=("/v1beta", "/v1alpha", "/v1beta1"),
     read_path=read_path,
@@ -168,14 +211,7 @@ ENDPOINT = Endpoint(
     key_parameter="key",
     sign=b"x-goog-api-key",
     binds_reasoning=True,
-    counting=Counting(
-        path=f"/models:{google_wire.COUNT}",
-        locate=lambda model: f"/models/{model}:{google_wire.COUNT}",
-        write_request=counted,
-        completed=uncounted,
-        read=read_count,
-        write=lambda count: {"totalTokens": count},
-    ),
+    counting=COUNTING,
     models=MODELS,
     settings=settings_at(_in_both(_TRACED)),
     capabilities=GoogleCapabilities,
@@ -196,3 +232,19 @@ ENDPOINT = Endpoint(
     ),
     searches=asks_search,
 )
+
+_VERTEX = replace(
+    _PLAIN,
+    version="",
+    locate=locate_in_cloud,
+    quote=quoted_for("@"),
+    completed=completed_in_cloud,
+    lists_models=False,
+    counting=replace(
+        COUNTING,
+        locate=lambda model: _cloud_path(model, google_wire.COUNT),
+        write_request=counted_in_cloud,
+    ),
+)
+
+ENDPOINT = replace(_PLAIN, services={"vertex": _VERTEX})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from dragoman.protocols.attribution import MEMBERS, openai_attribution
-from dragoman.protocols.base import Endpoint
+from dragoman.protocols.base import Endpoint, quoted_for
 from dragoman.protocols.caching import marked_writes
 from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
@@ -12,7 +14,7 @@ from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
 from dragoman.protocols.searches import asks_search
 from dragoman.protocols.traced_settings import settings_at
 
-ENDPOINT = Endpoint(
+_PLAIN = Endpoint(
     path="/chat/completions",
     unserved="This gateway does not store chat completions.",
     id_prefix="chatcmpl-",
@@ -54,3 +56,21 @@ ENDPOINT = Endpoint(
     limit_names=LIMIT_NAMES,
     limit_lines=limit_lines,
 )
+
+_AZURE = replace(
+    _PLAIN,
+    version="",
+    locate=lambda model, stream: f"/deployments/{model}{_PLAIN.path}",
+    quote=quoted_for(""),
+    auth="api-key",
+    lists_models=False,
+)
+
+_VERTEX = replace(
+    _PLAIN,
+    version="",
+    locate=lambda model, stream: f"/endpoints/openapi{_PLAIN.path}",
+    lists_models=False,
+)
+
+ENDPOINT = replace(_PLAIN, services={"azure_deployments": _AZURE, "vertex": _VERTEX})

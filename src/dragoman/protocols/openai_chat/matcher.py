@@ -388,8 +388,9 @@ class ChatMatcher(Watch):
 
     def _take(self, chunk: Answer, choices: Sequence[Choice], frame: Frame) -> bytes:
         data = frame.data
-        self._count += bool(choices)
-        if choices and not self._head:
+        says = any(not choice.is_report for choice in choices)
+        self._count += says
+        if says and not self._head:
             names = ("id", "model", "created", "service_tier")
             self._head = {name: getattr(chunk, name) for name in names}
             self.answer_id = chunk.id or ""

@@ -403,6 +403,7 @@ class AnyChoice(Shape):
     matched_stop: Any = None  # SGLang: the same
     native_finish_reason: Any = None  # a router's copy of finish_reason
     content_filter_results: Any = None  # Azure's scores; finish_reason says if it was filtered
+    content_filter_offsets: Any = None  # Azure: the part of the text that they are of
     token_ids: Any = None  # vLLM: the tokens of the text
 
 
@@ -419,6 +420,12 @@ class Choice(AnyChoice):
     thinking: None = None
     tool_calls: None = None
     function_call: None = None
+
+    @property
+    def is_report(self) -> bool:
+        """Whether it has nothing of an answer: Azure's asynchronous filter reports in chunks of its
+        own, without id and model."""
+        return not (self.delta or self.message or self.text or self.finish_reason)
 
 
 class AnyAnswer(Shape):

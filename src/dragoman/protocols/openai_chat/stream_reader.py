@@ -177,7 +177,7 @@ class ChatReader(Struct, eq=False):
 
     def _take(self, chunk: Answer, events: list[Event]) -> None:
         choices = chunk.choices
-        if choices:
+        if choices and (self._started or not all(choice.is_report for choice in choices)):
             if not self._started:
                 self._start(chunk, events)
             elif chunk.id == self._origin[0]:
@@ -186,7 +186,7 @@ class ChatReader(Struct, eq=False):
                 self._begin_again(choices[0])
             for choice in choices:
                 self._choice(choice, events)
-        elif choices is not None and not self._choices.reasons and self._is_strict:
+        elif choices == [] and not self._choices.reasons and self._is_strict:
             # Only usage may come without a choice, and only at the end.
             raise UpstreamError.unreadable("a chunk without choices comes before its finish reason")
         if chunk.usage:

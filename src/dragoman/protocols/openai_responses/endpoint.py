@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from dragoman.protocols.attribution import MEMBERS, openai_attribution
 from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.caching import marked_writes
@@ -40,7 +42,7 @@ _COUNTING = Counting(
 )
 """Members that are not counted: input_token_count_params.py of openai."""
 
-ENDPOINT = Endpoint(
+_PLAIN = Endpoint(
     path="/responses",
     id_prefix="resp_",
     counting=_COUNTING,
@@ -80,3 +82,7 @@ ENDPOINT = Endpoint(
     limit_names=LIMIT_NAMES,
     limit_lines=limit_lines,
 )
+
+_AZURE = replace(_PLAIN, version="", auth="api-key", socket_turn=None, lists_models=False)
+
+ENDPOINT = replace(_PLAIN, services={"azure_deployments": _AZURE})
