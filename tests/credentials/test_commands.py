@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
 import time
 from datetime import UTC, datetime
 from math import inf
@@ -119,6 +121,29 @@ def test_all_that_a_command_has_started_is_killed(tmp_path: Path) -> None:
     while _runs(child):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_what_leaves_the_group_of_a_command_holds_no_file_of_the_gateway(tmp_path: Path) -> None:
+    """A daemon that a command starts would, with each time, cost two until there are none."""
+    child = tmp_path / "child"
+    run = script(tmp_path, f"setsid sleep 300 & echo $! > {child}; echo token")
+
+    async def opened() -> list[int]:
+        counts = []
+        for _ in range(3):
+            await failure(Clouds(), f"{run}, timeout_s = 0.3")
+            pids.append(int(child.read_text()))
+            await asyncio.sleep(0)
+            counts.append(len(os.listdir("/proc/self/fd")))
+        return counts
+
+    pids: list[int] = []
+    try:
+        first, *_, last = asyncio.run(opened())
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+    assert first == last
 
 
 def _runs(pid: int) -> bool:

@@ -499,6 +499,18 @@ async def test_clients_show_their_secret_in_the_header_or_the_body(form: str, ho
     assert "not-it" not in str(error)
 
 
+async def test_secrets_of_files_are_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("not-yet-right")
+    text = f'{OAUTH}, client_secret = "file:{file}", headers = {{ x-own = "file:{file}" }}'
+    settings, clouds = settings_of(text), Clouds()
+    with pytest.raises(CredentialError):
+        await clouds.obtain(settings)
+    file.write_text("oauth-secret")
+    await clouds.obtain(settings)
+    assert ("x-own", "oauth-secret") in clouds.asks[-1].headers
+
+
 async def test_clients_may_sign_who_they_are_and_exchange_other_tokens(tmp_path: Path) -> None:
     """B39."""
     (tmp_path / "key.pem").write_bytes(PEM)

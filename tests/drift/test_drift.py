@@ -16,6 +16,7 @@ from anthropic.types import (
     message_create_params,
 )
 from google.genai import types as google
+from google.genai.interactions import Interaction, InteractionSSEEvent, Step
 from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseStreamEvent,
@@ -168,6 +169,14 @@ class NewAnswer(google.GenerateContentResponse):
     prompt_feedback: NewFeedback | None = pydantic.Field(default=None, alias="promptFeedback")
 
 
+class NewInteraction(Interaction):
+    """An interaction with a new field, a new status and a new step."""
+
+    mood: str
+    status: Literal["completed", "bored"]  # type: ignore[assignment]
+    steps: list[Step | Bell] | None = None  # type: ignore[assignment]
+
+
 @pytest.mark.parametrize(
     ("where", "type_", "told"),
     [
@@ -189,6 +198,12 @@ class NewAnswer(google.GenerateContentResponse):
         ("responses stream", AddedSpoken, {"field NewCall.urgency"}),
         ("messages stream", RawMessageStreamEvent | Bell, {"event bell (Bell)"}),
         ("google answer", NewAnswer, {"field NewCandidate.mood", "word BORED", "word BOREDOM"}),
+        (
+            "interactions answer",
+            NewInteraction,
+            {"field NewInteraction.mood", "word bored", "union member bell (Bell)"},
+        ),
+        ("interactions stream", InteractionSSEEvent | Bell, {"union member bell (Bell)"}),
         ("messages error", NewError, {"union member weather_error (NewError)"}),
     ],
 )

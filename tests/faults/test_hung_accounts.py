@@ -69,10 +69,8 @@ def test_a_good_account_answers_however_many_hang(
     upstream.behaviours.update(dict.fromkeys(HUNG, HANGS[hangs]))
     config = scaled(upstream.url, *HUNG, GOOD)
     gateway = over(config=config)
-    began = time.monotonic()
     assert is_good(client, ask(gateway, client, target, stream), stream)
     assert upstream.asked() == [*HUNG, GOOD]
-    assert time.monotonic() - began < config.upstreams[0].attempts_within_s
     until(lambda: leased(gateway) == 0)
 
 
@@ -109,9 +107,8 @@ def test_a_stream_that_ends_with_its_head_is_no_answer_either(
     upstream.behaviours[HUNG[0]] = head_only
     timeouts = Timeouts(first_byte_s=0.3, idle_s=60.0)
     gateway = over(HUNG[0], GOOD, timeouts=timeouts)
-    began = time.monotonic()
     assert is_good(client, ask(gateway, client, "chat", True), True)
-    assert 0.3 < time.monotonic() - began < 3.0
+    assert upstream.asked() == [HUNG[0], GOOD]
 
 
 @pytest.mark.parametrize(("client", "stream"), MODES)

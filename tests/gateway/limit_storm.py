@@ -183,6 +183,8 @@ class Found:
     ends: Counter[str]
     killed: int
     seconds: float
+    log: list[str] = field(default_factory=list)
+    """What the gateway logged at levels above info, but of requests."""
 
     def reserved(self) -> list[Any]:
         """What is still reserved, by limit."""
@@ -250,7 +252,12 @@ def blow(folder: Path, requests: int, workers: int, seed: int, kill_every_s: flo
         limits = _settled(gateway, folder)
         gateway.stop()
     rows = _rows(folder)
-    return Found(limits, rows, storm.ends, len(_KILLED), time.monotonic() - begun)
+    log = [
+        line
+        for line in gateway.log.splitlines()
+        if '"level":"info"' not in line and '"route"' not in line
+    ]
+    return Found(limits, rows, storm.ends, len(_KILLED), time.monotonic() - begun, log)
 
 
 def _rows(folder: Path) -> dict[str, int]:
@@ -270,13 +277,13 @@ def _rows(folder: Path) -> dict[str, int]:
 
 
 def _settled(gateway: GatewayProcess, folder: Path) -> list[dict[str, Any]]:
-    """The limits, once nothing has changed for longer than it takes to give back what a worker had
-    and to compare what is counted: a machine with much to do is given more time for it."""
-    deadline, same_since = time.monotonic() + 40, time.monotonic()
+    """The limits, once they have been what rows say for longer than it takes to give back what a
+    worker had; or, where they are not, nothing has changed for so long that nothing will."""
+    deadline, same_since = time.monotonic() + 120, time.monotonic()
     last: list[dict[str, Any]] = []
     while time.monotonic() < deadline:
         same_s = time.monotonic() - same_since
-        if same_s > 12.0 or (same_s > 3.0 and Found(last, _rows(folder), Counter(), 0, 0).agrees):
+        if same_s > 40.0 or (same_s > 3.0 and Found(last, _rows(folder), Counter(), 0, 0).agrees):
             break
         with suppress(OSError):
             found = call(gateway.url, "GET", "/v1/key", key=KEY).json["limits"]

@@ -217,9 +217,7 @@ def test_the_log_is_bounded_and_shared(tmp_path: Path) -> None:
     one.write([entry(1, now[0])], {})
     one.sweep()
     assert len(list((tmp_path / "log").glob("*.db"))) == 1
-    began = time.monotonic()
     assert other.tail(Filters(), place, 5)[1] <= 1
-    assert time.monotonic() - began < 1
     one.close()
     other.close()
 

@@ -61,7 +61,7 @@ def test_a_worker_that_dies_gives_back_what_it_held(tmp_path: Path) -> None:
         ) as gateway,
         connection_of_each(gateway) as (one, other),
     ):
-        upstream.takes_s = 20.0
+        upstream.takes_s = 60.0
         one.send("POST", "/v1/chat/completions", ASKED, AUTH)
         until(lambda: upstream.now == {"Bearer sk-a": 1})
         upstream.takes_s = 0.01
@@ -69,9 +69,8 @@ def test_a_worker_that_dies_gives_back_what_it_held(tmp_path: Path) -> None:
         time.sleep(0.3)
         assert upstream.most == {"Bearer sk-a": 1}, "it waits"
         os.kill(gateway.workers()[0], signal.SIGKILL)
-        began = time.monotonic()
+        # Within the patience of its connection, which is shorter than the other's answer.
         assert other.answer().status == 200
-        assert time.monotonic() - began < 15.0
 
 
 @needs_linux

@@ -135,8 +135,16 @@ def _flatten(hint: Any) -> Iterator[Any]:
     if origin in (Union, types.UnionType):
         for member in get_args(hint):
             yield from _flatten(member)
-    elif hint is not type(None) and hint not in _UPLOADS and origin not in _UPLOADS:
+    elif hint is type(None) or _is_open(hint):
+        return
+    elif hint not in _UPLOADS and origin not in _UPLOADS:
         yield hint
+
+
+def _is_open(hint: Any) -> bool:
+    """Whether a type stands for whatever the SDK does not know yet."""
+    is_unknown = isinstance(hint, type) and "is_unknown" in getattr(hint, "model_fields", ())
+    return is_unknown or getattr(hint, "__name__", "") in ("UnrecognizedStr", "UnrecognizedInt")
 
 
 def _bare(hint: Any) -> Any:

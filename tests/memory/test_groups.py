@@ -49,6 +49,15 @@ class Watched(SqliteResponses):
         return super().put_all(some)
 
 
+async def is_writing(store: Watched) -> None:
+    """Wait until a group is being written."""
+    for _ in range(30_000):
+        if store.groups:
+            return
+        await asyncio.sleep(0.001)
+    pytest.fail("nothing is written")
+
+
 @asynccontextmanager
 async def opened(store: SqliteResponses) -> AsyncIterator[ResponseStoreThread]:
     responses = ResponseStoreThread(store, 1.0)
@@ -99,13 +108,13 @@ async def test_a_slow_store_keeps_nobody_else_waiting(tmp_path: Path) -> None:
     store.before = lambda _: assert_true(go.wait(10))
     async with opened(store) as responses:
         first = asyncio.create_task(responses.put(answer("first")))
-        await asyncio.sleep(0.05)
+        await is_writing(store)
         later = [asyncio.create_task(responses.put(answer(f"n{number}"))) for number in range(50)]
         loop = asyncio.get_running_loop()
         for _ in range(50):
             begun = loop.time()
             await asyncio.sleep(0.001)
-            assert loop.time() - begun < 0.5
+            assert loop.time() - begun < 5, "it waits for the store, which waits for 10 seconds"
         assert not first.done()
         go.set()
         await asyncio.gather(first, *later)
@@ -123,8 +132,12 @@ async def test_more_than_may_wait_are_not_kept(
     store, go = Watched(tmp_path / "a.db"), threading.Event()
     store.before = lambda _: assert_true(go.wait(10))
     async with opened(store) as responses:
-        puts = [asyncio.create_task(responses.put(answer(f"n{number}"))) for number in range(6)]
-        await asyncio.sleep(0.05)
+        puts = [asyncio.create_task(responses.put(answer("n0")))]
+        await is_writing(store)
+        more = (responses.put(answer(f"n{number}")) for number in range(1, 6))
+        puts += [asyncio.create_task(one) for one in more]
+        async with asyncio.timeout(30):
+            await asyncio.wait(puts[4:])
         # One is being written, and three wait for it.
         assert [task.done() for task in puts] == [False] * 4 + [True] * 2
         go.set()

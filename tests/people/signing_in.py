@@ -124,10 +124,15 @@ class House:
     def url(self) -> str:
         return self.gateway.base_url
 
-    def browser(self) -> Browser:
+    @property
+    def public(self) -> str:
+        """The address that the gateway believes to have."""
         settings = self.gateway.app.config.sign_in
         assert settings is not None
-        return Browser(self.url, settings.public_url)
+        return settings.public_url
+
+    def browser(self) -> Browser:
+        return Browser(self.url, self.public)
 
     def begin(self) -> dict[str, Any]:
         """A program begins a sign-in."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -43,22 +42,17 @@ DEAD = [f"127.0.0.{number}" for number in range(2, 11)]
 REFUSING = [f"127.0.1.{number}" for number in range(1, 10)]
 
 
-@pytest.mark.parametrize(
-    ("before", "most"),
-    [(DEAD[:1], 1.0), (DEAD[:3], 1.5), (REFUSING, 0.5), ([DEAD[0], *REFUSING], 1.0)],
-)
+@pytest.mark.parametrize("before", [DEAD[:1], DEAD[:3], REFUSING, [DEAD[0], *REFUSING]])
 async def test_a_good_address_is_reached(
-    monkeypatch: pytest.MonkeyPatch,
-    port: int,
-    before: list[str],
-    most: float,
+    monkeypatch: pytest.MonkeyPatch, port: int, before: list[str]
 ) -> None:
+    """Those that are dead are not waited for, which would last for minutes."""
     named(monkeypatch, *before, GOOD)
-    began = time.monotonic()
-    with await reach("a-name", port) as sock:
+    async with asyncio.timeout(30):
+        sock = await reach("a-name", port)
+    with sock:
         assert sock.getpeername() == (GOOD, port)
         assert not sock.getblocking()
-    assert time.monotonic() - began < most
     await asyncio.sleep(0.01)
     assert len(asyncio.all_tasks()) == 1
 
@@ -67,11 +61,9 @@ async def test_where_all_are_dead_the_time_is_over_once(
     monkeypatch: pytest.MonkeyPatch, port: int
 ) -> None:
     named(monkeypatch, *DEAD)
-    began = time.monotonic()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.6):
             await reach("a-name", port)
-    assert time.monotonic() - began < 1.0
     await asyncio.sleep(0.01)
     assert len(asyncio.all_tasks()) == 1
 

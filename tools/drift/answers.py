@@ -13,12 +13,13 @@ from typing import Any
 from anthropic.types import Message, RawMessageStreamEvent
 from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
 from anthropic.types.shared import ErrorObject, ErrorType
+from google.genai.interactions import Interaction, InteractionSSEEvent
 from google.genai.types import GenerateContentResponse
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 
 from tests.losses.shapes import shape_of
-from tools.drift import chat, google, messages, responses
+from tools.drift import chat, google, interactions, messages, responses
 from tools.drift.found import Drift
 from tools.drift.known import Known, compare
 
@@ -44,6 +45,8 @@ ROOTS = (
     Root("responses answer", Response, responses.ANSWER),
     Root("responses stream", ResponseStreamEvent, responses.STREAM),
     Root("google answer", GenerateContentResponse, google.ANSWER),
+    Root("interactions answer", Interaction, interactions.ANSWER),
+    Root("interactions stream", InteractionSSEEvent, interactions.STREAM),
 )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 import msgspec
+from google.genai.interactions import CreateModelInteraction
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.protocols.reading import UNKNOWN
@@ -20,8 +21,11 @@ from tests.library import translate_request
 from tests.losses.excused import REQUESTS, excuse
 from tests.losses.google import EXCUSED, google_cases
 from tests.losses.requests import GOOGLE, PROTOCOLS, Case, cases
+from tests.losses.shapes import shape_of
 from tests.losses.verdict import LENIENT, Verdict, indexless, judge
+from tools.drift import interactions
 from tools.drift.found import Drift, Kind
+from tools.drift.known import compare
 
 ACCOUNTED: Mapping[str, str] = {
     "messages*.type: * cannot stand in * messages": "A rule of the service about places.",
@@ -39,8 +43,12 @@ ACCOUNTED: Mapping[str, str] = {
 
 def request_drift(probed: Iterable[Case] | None = None) -> list[Drift]:
     """What no reader accounts for in requests, by default all of them; each place once."""
+    found = set[Drift]()
+    if probed is None:
+        asked = shape_of(CreateModelInteraction)
+        found.update(compare(asked, interactions.REQUEST, "interactions request"))
     every = (*cases(), *google_cases()) if probed is None else probed
-    return sorted({drift for case in every for drift in _drift(case)})
+    return sorted({*found, *(drift for case in every for drift in _drift(case))})
 
 
 def _drift(case: Case) -> Iterator[Drift]:

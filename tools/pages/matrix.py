@@ -50,7 +50,7 @@ OTHERS: tuple[tuple[str, Reason], ...] = (
     ("long silence, bridged by signs of life", _always),
     ("a 200 with an error, HTML, nothing, or another protocol's answer", _always),
 )
-HEAD = """# The sixteen pairs
+HEAD = """# The pairs of protocols
 
 Written by `python -m tools.pages.matrix` from the tables that the tests in `tests/matrix` run on; a
 test keeps this page up to date. Each cell is a real client on a real gateway on the simulated
@@ -62,6 +62,10 @@ side is Google's alone, each way to ask has one of the two languages' SDKs.
 
 ✓ passes in all of these. A number is a note below: what that protocol has no way to say, and what
 the test shows to happen instead.
+
+The pairs with Google's Interactions are not columns: clients of each protocol over it, and its
+clients over each upstream, are met whole and streamed with thoughts, text, two calls at once and
+the turn after them (`tests/matrix/test_interactions.py`). All pass.
 """
 
 

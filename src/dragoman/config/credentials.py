@@ -6,6 +6,7 @@ import hashlib
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from dragoman.config.secret import Secret
 
@@ -183,6 +184,18 @@ def print_of(credentials: Credentials) -> str:
     for name, value in _values(credentials):
         parts.append(f"{name}={value.reveal() if isinstance(value, Secret) else value!r}")
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def reread(credentials: Credentials) -> Credentials:
+    """The same settings, with their secrets as their files have them now."""
+
+    def now(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: now(entry) for name, entry in value.items()}
+        return Secret(value.reread()) if isinstance(value, Secret) else value
+
+    names = credentials.__struct_fields__
+    return replace(credentials, **{name: now(getattr(credentials, name)) for name in names})
 
 
 def _values(credentials: Credentials) -> list[tuple[str, Any]]:

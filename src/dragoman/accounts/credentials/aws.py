@@ -101,7 +101,7 @@ class _Source:
         own = settings.access_key_id, settings.secret_access_key
         if own[0] is not None and own[1] is not None:
             token = settings.session_token
-            secrets = own[1].reread(), "" if token is None else token.reread()
+            secrets = own[1].reveal(), "" if token is None else token.reveal()
             found = self._static(AwsKeys(own[0], *secrets))
         elif settings.profile is not None:
             found = await self._profile(settings.profile)

@@ -62,7 +62,7 @@ async def obtain_azure(
     url = f"{authority}/{quote(tenant)}/oauth2/v2.0/token"
     inputs = [client, tenant, scope]
     if settings.client_secret is not None:
-        proof["client_secret"] = settings.client_secret.reread()
+        proof["client_secret"] = settings.client_secret.reveal()
         inputs.append(proof["client_secret"])
     elif settings.certificate is not None:
         data = await world.read(settings.certificate, "its certificate")
@@ -102,7 +102,7 @@ def _asserted(token: str) -> dict[str, str]:
 
 def _certified(settings: AzureCredentials, data: bytes, client: str, url: str, now: float) -> str:
     password = settings.certificate_password
-    secret = None if password is None else password.reread().encode()
+    secret = None if password is None else password.reveal().encode()
     key, print_of = certificate(data, "its certificate", secret)
     claims = {
         "aud": url,

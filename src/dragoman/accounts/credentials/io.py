@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -116,7 +116,9 @@ class World:
         environ = {name: self.environ[name] for name in _PASSED_ON if name in self.environ}
         environ |= variables
         try:
-            process = await asyncio.create_subprocess_exec(
+            loop = asyncio.get_running_loop()
+            transport, protocol = await loop.subprocess_exec(
+                lambda: SubprocessStreamProtocol(_MOST_OUTPUT, loop),
                 *command,
                 stdin=DEVNULL,
                 stdout=PIPE,
@@ -126,6 +128,7 @@ class World:
             )
         except OSError as error:
             raise _failed(f"cannot be started ({error.strerror})") from None
+        process = Process(transport, protocol, loop)
         try:
             async with asyncio.timeout(timeout_s):
                 output, errors = await asyncio.gather(_most(process.stdout), _most(process.stderr))
@@ -135,6 +138,8 @@ class World:
         finally:
             _kill(process)
             await process.wait()
+            # What has left the group may have its end of the pipes for as long as it runs.
+            transport.close()
         if status:
             said = errors.decode("utf-8", "replace").strip().splitlines()
             shown = f": {_masked(said[-1], environ)}" if said else ""

@@ -103,7 +103,7 @@ async def obtain_renewed(
         return Redeemed(bearer(credential, access), str(following) if is_new else "")
 
     assert settings.refresh_token is not None
-    given = settings.refresh_token.reread()
+    given = settings.refresh_token.reveal()
     return await renewed(keeper, name, given, asked, redeem, world)
 
 
@@ -127,18 +127,18 @@ async def _request(
             }
     named = {"scope": settings.scope, "audience": settings.audience}
     fields |= {name: value for name, value in named.items() if value is not None}
-    headers = [(name.lower(), value.reread()) for name, value in settings.headers.items()]
+    headers = [(name.lower(), value.reveal()) for name, value in settings.headers.items()]
     client, secret = settings.client_id, settings.client_secret
     if settings.client_auth == "private_key_jwt":
         fields |= await _client_assertion(settings, world)
     elif client is not None and secret is not None and settings.client_auth == "basic":
-        pair = f"{quote_plus(client)}:{quote_plus(secret.reread())}"
+        pair = f"{quote_plus(client)}:{quote_plus(secret.reveal())}"
         headers.append(("authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"))
     else:
         if client is not None:
             fields["client_id"] = client
         if secret is not None:
-            fields["client_secret"] = secret.reread()
+            fields["client_secret"] = secret.reveal()
     return fields | settings.fields, tuple(headers)
 
 
@@ -176,7 +176,7 @@ async def obtain_printed(settings: CommandCredentials, place: Place, world: Worl
     Raises:
         CredentialError: it failed, or printed something else.
     """
-    variables = {name: value.reread() for name, value in settings.environment.items()}
+    variables = {name: value.reveal() for name, value in settings.environment.items()}
     if settings.output == "kubernetes":
         kind = {"apiVersion": _EXEC, "kind": "ExecCredential", "spec": {"interactive": False}}
         variables["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(kind).decode()

@@ -36,9 +36,8 @@ def note_change(pool: AccountPool, held: Held, now: float) -> None:
     is_usable = held.usable(now) is not None
     is_preparing = not is_usable and lack is None
     pool.prepare(name, Rest(inf, PREPARING, soft=True, since=now) if is_preparing else None)
-    if lack is not None:
-        level = logging.INFO if is_usable else logging.WARNING
-        _log.log(level, "account %s: no newer credential: %s", name, lack.why)
+    if lack is not None and lack.failures == 1:
+        _log.warning("account %s: no newer credential: %s", name, lack.why)
     if is_usable:
         if (
             state.disabled

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from dragoman.accounts.credentials.aws import obtain_aws
 from dragoman.accounts.credentials.azure import obtain_azure
 from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError
@@ -17,6 +19,7 @@ from dragoman.config.credentials import (
     AzureCredentials,
     CommandCredentials,
     GoogleCredentials,
+    reread,
 )
 
 
@@ -40,8 +43,9 @@ async def obtain(
 async def _obtained(
     account: Account, place: Place, asked: Obtain, world: World, keeper: Keeper | None
 ) -> Credential:
-    settings, lack = account.credentials, asked.lack
-    assert settings is not None
+    assert account.credentials is not None
+    settings = await asyncio.to_thread(reread, account.credentials)
+    lack = asked.lack
     if isinstance(settings, AwsCredentials):
         return await obtain_aws(settings, place, lack, world)
     if isinstance(settings, GoogleCredentials):
