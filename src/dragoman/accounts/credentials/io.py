@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
@@ -14,6 +15,8 @@ from msgspec import Struct
 from dragoman.accounts.credentials.decide.refreshing import CredentialError
 from dragoman.canonical.masking import Mask
 from dragoman.config.files import read_bytes
+
+_log = logging.getLogger("dragoman.accounts")
 
 _MOST_OUTPUT = 64 * 1024
 _PASSED_ON = (
@@ -141,9 +144,10 @@ class World:
             # What has left the group may have its end of the pipes for as long as it runs.
             transport.close()
         if status:
-            said = errors.decode("utf-8", "replace").strip().splitlines()
-            shown = f": {_masked(said[-1], environ)}" if said else ""
-            raise _failed(f"failed with status {status}{shown}")
+            # Clients are told the reason, and what it printed may be anything.
+            for line in errors.decode("utf-8", "replace").strip().splitlines()[-1:]:
+                _log.warning("a command of credentials failed: %s", _masked(line, environ))
+            raise _failed(f"failed with status {status}")
         return output
 
 
