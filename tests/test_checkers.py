@@ -12,6 +12,7 @@ from tests.checkers import (
     Verdict,
     check_chat,
     check_google,
+    check_interactions,
     check_messages,
     check_responses,
 )
@@ -23,11 +24,14 @@ MESSAGES = (GOLDEN / "messages.sse").read_bytes()
 RESPONSES = (GOLDEN / "responses.sse").read_bytes()
 GOOGLE = (GOLDEN / "google.sse").read_bytes().replace(b"\r\n", b"\n")
 
+INTERACTIONS = (GOLDEN / "interactions_call.sse").read_bytes()
+
 STREAMS = {
     "openai_chat": CHAT,
     "anthropic_messages": MESSAGES,
     "openai_responses": RESPONSES,
     "google_generate_content": GOOGLE,
+    "google_interactions": INTERACTIONS,
 }
 
 
@@ -74,6 +78,13 @@ BROKEN: list[tuple[str, Checker, bytes]] = [
     ("google signature", check_google, GOOGLE.replace(b"ZGdtMS5z", b"dgm1.z")),
     ("google arguments", check_google, GOOGLE.replace(b'{"a":1}', b'"{}"')),
     ("google total", check_google, GOOGLE.replace(b'"totalTokenCount":9', b'"totalTokenCount":8')),
+    ("interactions no mark", check_interactions, drop(INTERACTIONS, 13)),
+    ("interactions no end", check_interactions, drop(INTERACTIONS, 12)),
+    ("interactions index", check_interactions, INTERACTIONS.replace(b'"index":1', b'"index":3')),
+    ("interactions id", check_interactions, INTERACTIONS.replace(b'"e4"', b'"e5"')),
+    ("interactions arguments", check_interactions, INTERACTIONS.replace(b'\\"a\\":1}', b"")),
+    ("interactions signature", check_interactions, INTERACTIONS.replace(b"c2ln", b"dgm1.")),
+    ("interactions total", check_interactions, INTERACTIONS.replace(b'tokens":9', b'tokens":8')),
     ("crlf", check_chat, CHAT.replace(b"\n", b"\r\n")),
     ("no last blank line", check_chat, CHAT[:-1]),
     ("id line", check_chat, b"id: 1\n" + CHAT),
@@ -158,6 +169,8 @@ def test_no_single_frame_can_be_lost_unnoticed(protocol: str) -> None:
     allowed = (
         b'"role":"model"',
         b'"content":"Hi"',
+        b'"text":"Hi"',
+        b"thought_signature",
         b'"usage":{',
         b"text_delta",
         b"thinking_delta",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tests.checkers.chat import check_chat
 from tests.checkers.framing import Frame, Verdict, frames
 from tests.checkers.google import check_google
+from tests.checkers.interactions import check_interactions
 from tests.checkers.messages import check_messages
 from tests.checkers.responses import check_responses
 
@@ -20,6 +21,7 @@ CHECKERS: dict[str, Callable[[bytes], Verdict]] = {
     "anthropic_messages": check_messages,
     "openai_responses": check_responses,
     "google_generate_content": check_google,
+    "google_interactions": check_interactions,
 }
 """The checker of every protocol, by the protocol's name."""
 
@@ -29,6 +31,7 @@ __all__ = [
     "Verdict",
     "check_chat",
     "check_google",
+    "check_interactions",
     "check_messages",
     "check_responses",
     "frames",

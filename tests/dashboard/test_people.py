@@ -13,7 +13,7 @@ from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import Problems
 from tests.dashboard.pages import broken_rules, sign_in
-from tests.people.signing_in import ADA, ADMIN, BOB, PEOPLE, House, house
+from tests.people.signing_in import ADA, ADMIN, BOB, PEOPLE, House, ask, house
 
 RULES = (
     SignInRule(groups=("engineers",), role="admin"),
@@ -40,6 +40,7 @@ def gateway(home: House) -> RunningGateway:
 def test_sessions_are_ended_and_people_refused(page: Page, home: House, problems: Problems) -> None:
     """A18."""
     ada = home.session(ADA)
+    assert ask(home.url, ada["access_token"]).status == 200
     other = home.session(ADA)
     bob = home.session(BOB)
     sign_in(page, home.gateway, ADMIN, path="/people")
@@ -60,6 +61,9 @@ def test_sessions_are_ended_and_people_refused(page: Page, home: House, problems
     row.get_by_role("button", name="Enable").click()
     expect(row).to_contain_text("active")
 
+    row.get_by_role("link", name="Requests").click()
+    expect(page.get_by_role("row").filter(has_text=ADA).first).to_be_visible()
+    page.go_back()
     people.get_by_role("link", name=BOB).click()
     expect(page.get_by_text(f"Sessions of {BOB}")).to_be_visible()
     people.get_by_role("row").filter(has_text=BOB).get_by_role(

@@ -34,6 +34,11 @@ _ASKING: dict[str, dict[str, Any]] = {
         },
         "tools": [{"functionDeclarations": [{"name": FILLER, "parametersJsonSchema": _SCHEMA}]}],
     },
+    "google_interactions": {
+        "input": FILLER,
+        "generation_config": {"thinking_summaries": "auto"},
+        "tools": [{"type": "function", "name": FILLER, "parameters": _SCHEMA}],
+    },
 }
 
 

@@ -196,16 +196,19 @@ def test_an_expired_code_cannot_be_entered_or_approved(desk: Desk) -> None:
     assert desk.decide(begun[0], "browser", approves=True) is None
 
 
-def test_nobody_takes_the_name_of_another(desk: Desk) -> None:
-    """A provider that gives an address to somebody else gives nothing of the first one's."""
-    desk.session()
-    code, grant = desk.begin_device("codex")
-    begun = desk.enter(grant.user_code, "browser")
-    assert begun is not None
-    desk.returned(begun[0], "browser")
-    with pytest.raises(NotAllowed):
-        desk.signed_in(begun[0], Granted(identity=replace(ADA, subject="2")))
-    assert desk.poll(code) == "access_denied"
+@pytest.mark.parametrize("changed", [{"subject": "2"}, {"issuer": "http://127.0.0.1:7"}])
+def test_nobody_takes_the_name_of_another(desk: Desk, changed: dict[str, str]) -> None:
+    """Whoever is given an address after somebody else, and all people of a company that has another
+    provider, are let in by a name of their own."""
+    first = desk.session()
+    second = desk.poll(desk.approved(who=replace(ADA, **changed)))
+    assert isinstance(second, Opened)
+    assert second.person.id != first.person.id
+    assert second.person.name.startswith(f"{first.person.name}:")
+    again = desk.poll(desk.approved(who=replace(ADA, **changed)))
+    assert isinstance(again, Opened)
+    assert again.person == second.person
+    assert len(desk.store.people.sessions(first.person.id)) == 1
 
 
 def test_who_is_disabled_cannot_sign_in_or_renew(desk: Desk) -> None:

@@ -40,6 +40,20 @@ def test_nobody_calls_without_signing_in(
         assert ask(home.url, "sk-none").status == 401
 
 
+def test_over_https_no_other_host_can_set_the_cookie(
+    simulator: RunningSimulator, provider: Provider, tmp_path: Path
+) -> None:
+    public = "https://llm.example.com"
+    with house(simulator.base_url, tmp_path / "s.db", provider, public_url=public) as home:
+        cookie = home.browser().get("/device").headers["set-cookie"]
+        assert cookie.startswith("__Host-dragoman_sign_in=")
+        assert cookie.endswith("; Secure")
+        begun = home.begin()
+        assert begun["verification_uri"] == f"{public}/device"
+        assert home.approve(begun, ADA).status == 200
+        assert home.poll(begun).status == 200
+
+
 def test_wrong_codes_of_an_address_are_few(
     simulator: RunningSimulator, provider: Provider, tmp_path: Path
 ) -> None:

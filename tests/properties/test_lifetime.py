@@ -18,7 +18,7 @@ from dragoman.sse import Decoder
 from tests.library import translate_request
 from tests.losses.clients import asking
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES
-from tests.properties.cells import CELLS, inbound, reply, write_stream
+from tests.properties.cells import CELLS, LATEST_CROSSINGS, inbound, reply, write_stream
 
 
 def reachable(root: object) -> Iterator[object]:
@@ -38,7 +38,7 @@ def reachable(root: object) -> Iterator[object]:
                 ahead.append(item)
 
 
-@pytest.mark.parametrize(("client", "upstream"), CELLS)
+@pytest.mark.parametrize(("client", "upstream"), [*CELLS, *LATEST_CROSSINGS])
 def test_a_stream_does_not_hold_the_request(client: str, upstream: str) -> None:
     """A stream may be long, and a request large."""
     body = msgspec.json.encode(asking(client, stream=True))

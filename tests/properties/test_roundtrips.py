@@ -19,7 +19,14 @@ from tests.library import translate_request
 from tests.losses.clients import asking
 from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES
 from tests.properties import strategies as own
-from tests.properties.cells import CROSSINGS, LENIENT, read_request, write_request, write_stream
+from tests.properties.cells import (
+    CROSSINGS,
+    LATEST_CROSSINGS,
+    LENIENT,
+    read_request,
+    write_request,
+    write_stream,
+)
 
 _TURNS = {CHAT: "messages", MESSAGES: "messages", RESPONSES: "input"}
 
@@ -52,7 +59,7 @@ def functions(client: str, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [tool[tool["type"]] if client == CHAT else tool for tool in tools]
 
 
-@pytest.mark.parametrize(("client", "upstream"), CROSSINGS)
+@pytest.mark.parametrize(("client", "upstream"), [*CROSSINGS, *LATEST_CROSSINGS])
 @given(data=st.data())
 def test_tools_come_back_under_their_own_names(
     client: str, upstream: str, data: st.DataObject

@@ -487,7 +487,7 @@ class SignInDesk:
         secrets = SessionSecrets(new_secret().encode()[:32], granted.provider)
         refresh = tokens.first_refresh_token(id, secrets.key)
         created = now if known is None else known.created
-        name = identity.name if known is None else known.name
+        name = self._free_name(identity) if known is None else known.name
         person = StoredPerson(
             id=identity.id, name=name, identity=identity, created=created, seen=now
         )
@@ -519,13 +519,13 @@ class SignInDesk:
         known = self._store.person(identity.id)
         if known is not None and not known.enabled:
             raise NotAllowed("Your access to this gateway is disabled.")
-        other = self._store.person_named(identity.name) if known is None else None
-        if other is not None:
-            raise NotAllowed(
-                "Somebody else has signed in with your e-mail address before. Whoever runs this "
-                "gateway can remove that person, if the account is yours."
-            )
         return known
+
+    def _free_name(self, identity: Identity) -> str:
+        """The name of somebody new. Where an address is given to another person, or a company has
+        another provider, it is one that nobody has yet: limits and usage are counted by it."""
+        name = identity.name
+        return name if self._store.person_named(name) is None else f"{name}:{identity.id[:16]}"
 
     def _living(self, id: str) -> tuple[StoredSession, StoredPerson]:
         session = self._store.session(id)

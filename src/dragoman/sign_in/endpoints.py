@@ -93,6 +93,10 @@ class SignInEndpoints:
         self._cipher = cipher
         self._proxies = proxies
         self._wrong_codes = wrong_codes
+        is_secure = self._base.startswith("https:")
+        # With this prefix, no page below the same domain can set it.
+        self._cookie = f"__Host-{_COOKIE}" if is_secure else _COOKIE
+        self._flags = "; Secure" if is_secure else ""
         self._begun = PerMinute(_MOST_ADDRESSES, window_s=CODE_S)
         self._store_failing_since: float | None = None
         self.tokens = tokens.AccessTokens(self._base, account_sync.people.signing_keys, cipher)
@@ -382,7 +386,7 @@ class SignInEndpoints:
         Raises:
             StoreError: the store cannot be used.
         """
-        browser = tokens.digest(_cookie(incoming) or "")
+        browser = tokens.digest(self._browser_cookie(incoming) or "")
         try:
             opened = await self._desk(incoming, lambda desk: desk.begin_dashboard(code, browser))
         except (InvalidGrant, NotAllowed):
@@ -524,7 +528,7 @@ class SignInEndpoints:
         """The form that a page of this gateway sent; None if it was another page, which is
         answered."""
         form = _pairs(await incoming.body(_MOST_FORM_BYTES))
-        browser = _cookie(incoming)
+        browser = self._browser_cookie(incoming)
         is_ours = browser is not None and hmac.compare_digest(
             form.get("csrf", "").encode(), _csrf(browser).encode()
         )
@@ -545,13 +549,19 @@ class SignInEndpoints:
 
     def _browser(self, incoming: IncomingRequest) -> str:
         """The secret that a browser has in its cookie, which it is given if it has none."""
-        found = _cookie(incoming)
+        found = self._browser_cookie(incoming)
         if found is None:
             found = new_secret()
-            secure = "; Secure" if self._base.startswith("https:") else ""
-            cookie = f"{_COOKIE}={found}; HttpOnly; SameSite=Lax; Path=/; Max-Age=3600{secure}"
-            incoming.shared.append((b"set-cookie", cookie.encode()))
+            cookie = f"{self._cookie}={found}; HttpOnly; SameSite=Lax; Path=/; Max-Age=3600"
+            incoming.shared.append((b"set-cookie", f"{cookie}{self._flags}".encode()))
         return found
+
+    def _browser_cookie(self, incoming: IncomingRequest) -> str | None:
+        for part in incoming.headers.get(b"cookie", b"").split(b";"):
+            name, _, value = part.strip().partition(b"=")
+            if name == self._cookie.encode() and value:
+                return value.decode("latin-1")
+        return None
 
     def _count_begun(self, incoming: IncomingRequest) -> None:
         """
@@ -597,14 +607,6 @@ def _needed(form: Form, name: str) -> str:
     if not form.get(name):
         raise BadForm(f"{name} is missing")
     return form[name]
-
-
-def _cookie(incoming: IncomingRequest) -> str | None:
-    for part in incoming.headers.get(b"cookie", b"").split(b";"):
-        name, _, value = part.strip().partition(b"=")
-        if name == _COOKIE.encode() and value:
-            return value.decode("latin-1")
-    return None
 
 
 def _csrf(browser: str) -> str:

@@ -49,8 +49,8 @@ def code_page(csrf: str, code: str = "", problem: str = "") -> bytes:
 def approval_page(csrf: str, state: str, person: str, client: str, code: str = "") -> bytes:
     """The page on which a person approves what a program asks for."""
     compare = (
-        f"<p>Its code is <code>{escape(code)}</code>. If your program shows another one, somebody "
-        "else has started this sign-in: deny it.</p>"
+        f"<p>Its code is <code>{escape(code)}</code>. If your program does not show it, or you "
+        "were sent it, somebody else has started this sign-in: deny it.</p>"
         if code
         else "<p>It runs on this computer. If you have not started this sign-in yourself, just "
         "now, deny it.</p>"

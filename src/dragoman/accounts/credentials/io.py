@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -14,6 +15,8 @@ from msgspec import Struct
 from dragoman.accounts.credentials.decide.refreshing import CredentialError
 from dragoman.canonical.masking import Mask
 from dragoman.config.files import read_bytes
+
+_log = logging.getLogger("dragoman.accounts")
 
 _MOST_OUTPUT = 64 * 1024
 _PASSED_ON = (
@@ -116,7 +119,9 @@ class World:
         environ = {name: self.environ[name] for name in _PASSED_ON if name in self.environ}
         environ |= variables
         try:
-            process = await asyncio.create_subprocess_exec(
+            loop = asyncio.get_running_loop()
+            transport, protocol = await loop.subprocess_exec(
+                lambda: SubprocessStreamProtocol(_MOST_OUTPUT, loop),
                 *command,
                 stdin=DEVNULL,
                 stdout=PIPE,
@@ -126,6 +131,7 @@ class World:
             )
         except OSError as error:
             raise _failed(f"cannot be started ({error.strerror})") from None
+        process = Process(transport, protocol, loop)
         try:
             async with asyncio.timeout(timeout_s):
                 output, errors = await asyncio.gather(_most(process.stdout), _most(process.stderr))
@@ -135,10 +141,13 @@ class World:
         finally:
             _kill(process)
             await process.wait()
+            # What has left the group may have its end of the pipes for as long as it runs.
+            transport.close()
         if status:
-            said = errors.decode("utf-8", "replace").strip().splitlines()
-            shown = f": {_masked(said[-1], environ)}" if said else ""
-            raise _failed(f"failed with status {status}{shown}")
+            # Clients are told the reason, and what it printed may be anything.
+            for line in errors.decode("utf-8", "replace").strip().splitlines()[-1:]:
+                _log.warning("a command of credentials failed: %s", _masked(line, environ))
+            raise _failed(f"failed with status {status}")
         return output
 
 

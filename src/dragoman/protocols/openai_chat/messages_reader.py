@@ -76,7 +76,8 @@ class MessagesReader(Struct, eq=False):
                 at = f"{path}.{name}"
                 check_depth(raw, at)
                 blocks.append(Foreign(origin=wire.NAME, type=name, raw=raw, path=at))
-        report_lost(message, path, self._extras)
+        if message.annotations is not None:
+            report_lost(message, path, self._extras)
         return Turn(role="assistant", blocks=tuple(blocks), name=message.name, path=path)
 
     def _call_state(self, content: Any, path: str, blocks: list[Block]) -> None:
@@ -116,7 +117,8 @@ class MessagesReader(Struct, eq=False):
             custom=message.tool_call_id in self._custom_calls,
             path=path,
         )
-        report_lost(message, path, self._extras)
+        if message.name is not None:
+            report_lost(message, path, self._extras)
         return Turn(role="user", blocks=(result,), path=path)
 
 

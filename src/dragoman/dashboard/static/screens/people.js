@@ -82,6 +82,10 @@ const peopleColumns = (change) => [
   textColumn("Groups", ({ groups }) => groups.join(", ")),
   numberColumn("Sessions", ({ sessions }) => count(sessions), { width: "width-status" }),
   { head: "Last used", class: "num", cell: ({ used }) => timeText(used) },
+  {
+    head: "Log",
+    cell: ({ name }) => html`<a href=${"/ui/requests?key=" + encoded(name)}>Requests</a>`,
+  },
   ...(isAdmin() ? [{ head: "Change", cell: (person) => personActions(person, change) }] : []),
 ];
 
