@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from struct import Struct as Layout
 from struct import error as layout_error
-from typing import NamedTuple
+from typing import TypeAlias
 from zlib import crc32
 
 MEDIA = "application/vnd.amazon.eventstream"
@@ -27,11 +27,9 @@ eight bytes, timestamp and UUID."""
 _BYTES, _TEXT = 6, 7
 
 
-class Message(NamedTuple):
-    """One message: its headers that are texts, by name, and its payload."""
-
-    headers: Mapping[str, str]
-    payload: bytes
+Message: TypeAlias = tuple[Mapping[str, str], bytes]
+"""One message: its headers that are texts, by name, and its payload. Messages with the same bytes
+of headers commonly have the same object for them."""
 
 
 class Decoder:
@@ -73,7 +71,7 @@ class Decoder:
                 self._needed = total
                 break
             last = start + total - _SUM.size
-            if _SUM.unpack_from(chunk, last)[0] != crc32(memoryview(chunk)[start:last]):
+            if _SUM.unpack_from(chunk, last)[0] != crc32(chunk[start:last]):
                 self.damage = "the checksum of a message is wrong"
                 return messages
             payload = start + _PRELUDE.size + headers
@@ -82,7 +80,7 @@ class Decoder:
             except (IndexError, layout_error, UnicodeDecodeError, KeyError):
                 self.damage = "the headers of a message cannot be read"
                 return messages
-            messages.append(Message(texts, chunk[payload:last]))
+            messages.append((texts, chunk[payload:last]))
             start += total
         if start < end:
             self._pending.append(chunk[start:] if start else chunk)

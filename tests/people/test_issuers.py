@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from base64 import urlsafe_b64encode
@@ -16,9 +17,13 @@ from msgspec.structs import replace
 from dragoman.config import Config, ConfigError, parse_config
 from dragoman.config.access_rules import SignInRule
 from dragoman.config.sign_in import JwtIssuer
+from dragoman.keys.ring import KeyRing
 from dragoman.lab.provider import Provider, serving
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
+from dragoman.sign_in import issuers
+from dragoman.sign_in.key_sets import ProviderAway
+from dragoman.upstream.client import UpstreamClient
 from tests.gateway.conftest import config_for
 from tests.gateway.http import Answer, call
 from tests.people.signing_in import PEOPLE, ask
@@ -204,3 +209,23 @@ def test_settings_that_are_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_config(f'[[jwt_issuers]]\nname = "ci"\naudience = "a"\n{text}')
     assert message in str(refused.value)
+
+
+async def test_an_issuer_that_is_away_is_asked_once_however_many_name_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    async def away(client: object, issuer: str) -> Any:
+        asked.append(issuer)
+        await asyncio.sleep(0)
+        raise ProviderAway("refused")
+
+    monkeypatch.setattr(issuers, "discovered", away)
+    one = JwtIssuer(name="ci", issuer="http://127.0.0.1:9", audience="d")
+    forged = b"e30.%s.x" % urlsafe_b64encode(b'{"iss": "http://127.0.0.1:9"}').rstrip(b"=")
+    async with UpstreamClient() as client:
+        known = issuers.JwtIssuers([one], client, KeyRing(), lambda reason: None)
+        for _ in range(2):
+            await asyncio.gather(*(known.fetch(forged) for _ in range(20)))
+    assert len(asked) == 1

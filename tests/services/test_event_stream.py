@@ -65,9 +65,9 @@ def values(frames: list[Frame]) -> list[object]:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (EMPTY, Message({}, b"")),
-        (PAYLOAD, Message({}, b"{'foo':'bar'}")),
-        (WITH_HEADER, Message({"content-type": "application/json"}, b"{'foo':'bar'}")),
+        (EMPTY, ({}, b"")),
+        (PAYLOAD, ({}, b"{'foo':'bar'}")),
+        (WITH_HEADER, ({"content-type": "application/json"}, b"{'foo':'bar'}")),
     ],
 )
 def test_published_messages(data: bytes, message: Message) -> None:
@@ -91,7 +91,7 @@ def test_headers_of_every_type() -> None:
     raw = b"".join(bytes((2,)) + b"h%d" % kind + bytes((kind,)) + value for kind, value in values)
     plain = event_message({}, b"{}")
     made = _message(raw, b"{}")
-    assert Decoder().feed(made + plain) == [Message({"h7": "abc"}, b"{}"), Message({}, b"{}")]
+    assert Decoder().feed(made + plain) == [({"h7": "abc"}, b"{}"), ({}, b"{}")]
 
 
 def _message(headers: bytes, payload: bytes) -> bytes:

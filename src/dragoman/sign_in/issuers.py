@@ -26,7 +26,7 @@ from dragoman.sign_in.jose import (
     unverified_issuer,
     verified,
 )
-from dragoman.sign_in.key_sets import KeySet, ProviderAway, discovered, url_in
+from dragoman.sign_in.key_sets import AGAIN_S, KeySet, ProviderAway, discovered, url_in
 from dragoman.sign_in.provider import identity_of
 from dragoman.upstream.client import UpstreamClient
 
@@ -62,7 +62,8 @@ class JwtIssuers:
         self._keys = {one.issuer: KeySet(client, time.monotonic) for one in issuers}
         self._known: dict[bytes, _Known] = {}
         self._clients: dict[str, SignInRule] = {}
-        self._reading: set[asyncio.Task[None]] = set()
+        self._reading: dict[str, tuple[asyncio.Task[None], float]] = {}
+        """By issuer: what reads its keys, or was the last to, and when that began."""
 
     def read(self, token: bytes, now: float) -> AccessToken | None:
         """The client of a token; None if it is of no issuer that is known. No network is used: a
@@ -129,16 +130,21 @@ class JwtIssuers:
         """Refuse all clients: other issuers take their place."""
         self._ring.update(StoredKey(name=one, created=0.0, removed=0.0) for one in self._clients)
 
-    def _read_later(self, issuer: JwtIssuer) -> None:
-        task = asyncio.get_running_loop().create_task(self._read(issuer))
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+    def _read_later(self, issuer: JwtIssuer) -> asyncio.Task[None]:
+        """Read the keys of an issuer, which anybody may cause who names it: once at a time, and not
+        again at once."""
+        name, now = issuer.issuer, time.monotonic()
+        task, began = self._reading.get(name, (None, 0.0))
+        if task is None or (task.done() and now - began >= AGAIN_S):
+            task = asyncio.get_running_loop().create_task(self._read(issuer))
+            self._reading[name] = task, now
+        return task
 
     async def fetch(self, token: bytes) -> None:
         """Read the keys that a token needs."""
         issuer = self._issuers.get(unverified_issuer(token) or "")
         if issuer is not None:
-            await self._read(issuer)
+            await asyncio.shield(self._read_later(issuer))
 
     async def _read(self, issuer: JwtIssuer) -> None:
         try:

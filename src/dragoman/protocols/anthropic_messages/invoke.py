@@ -41,26 +41,37 @@ _payload = JsonDecoder(_Payload).decode
 _typed = JsonDecoder(_Typed).decode
 
 _BEGINNING = b'{"type":"'
+_PIECE = b'{"type":"content_block_delta"'
 
 
 class InvokeDecoder:
     """Turns byte chunks, cut anywhere, into frames as those of server-sent events. An exception of
     the service, and damage to the bytes, is an `error` event."""
 
-    __slots__ = ("_is_metered", "_messages", "_over")
+    __slots__ = ("_is_metered", "_messages", "_of_events", "_over")
 
     def __init__(self) -> None:
         self._messages = eventstream.Decoder()
         self._is_metered = False
         """Whether an event with the usage of the whole answer was seen."""
         self._over = False
+        self._of_events: Mapping[str, str] | None = None
+        """The headers of the last message with an event."""
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take the next bytes; return the frames they complete."""
         frames: list[Frame] = []
-        for message in self._messages.feed(chunk):
+        for headers, payload in self._messages.feed(chunk):
             try:
-                self._read(message, frames)
+                if headers is not self._of_events and not self._is_event(headers, payload, frames):
+                    continue
+                data = _payload(payload).event
+                if data.startswith(_PIECE) and data.isascii() and data.find(b"\n") < 0:
+                    # Nearly all events: nothing of them is of interest here.
+                    raw = b"".join((b"event: content_block_delta\ndata: ", data, b"\n\n"))
+                    frames.append(Frame(b"content_block_delta", data, raw))
+                else:
+                    self._read(data, frames)
             except (DecodeError, UnicodeDecodeError):
                 frames.append(_error("api_error", "the payload of an event cannot be read"))
         if self._messages.damage:
@@ -81,15 +92,18 @@ class InvokeDecoder:
             damage = f"the event stream is damaged: {self._messages.damage}"
             frames.append(_error("api_error", damage))
 
-    def _read(self, message: eventstream.Message, frames: list[Frame]) -> None:
-        headers = message.headers
+    def _is_event(self, headers: Mapping[str, str], payload: bytes, frames: list[Frame]) -> bool:
+        """Whether a message has an event of the model. One with an error is taken here."""
         kind = headers.get(":message-type", "event")
         if kind != "event":
-            frames.append(_failure(kind, headers, message.payload))
-            return
+            frames.append(_failure(kind, headers, payload))
+            return False
         if headers.get(":event-type") != "chunk":
-            return
-        data = _payload(message.payload).event
+            return False
+        self._of_events = headers
+        return True
+
+    def _read(self, data: bytes, frames: list[Frame]) -> None:
         if data.startswith(_BEGINNING):
             name = data[9 : data.find(b'"', 9)]
         else:
