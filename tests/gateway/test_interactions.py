@@ -71,9 +71,9 @@ def test_the_sdk_reads_an_error(gateway: RunningGateway) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", PATH, 405),
+        ("GET", PATH, 404),
         ("PUT", PATH, 405),
-        ("GET", "/v1beta1/projects/p/locations/l/interactions", 405),
+        ("GET", "/v1beta1/projects/p/locations/l/interactions", 404),
     ],
 )
 def test_other_methods(gateway: RunningGateway, method: str, path: str, status: int) -> None:

@@ -129,7 +129,7 @@ def test_others_find_nothing_and_nothing_is_found_twice(gateway: RunningGateway)
     responses = {"authorization": f"Bearer {KEY}"}
     answer = call(gateway.base_url, "GET", f"/v1/responses/{made}", None, responses, key=None)
     assert answer.status == 404
-    assert asked(gateway, "GET", PATH).status == 405
+    assert asked(gateway, "GET", PATH).status == 404
 
 
 def test_background_and_what_it_needs(gateway: RunningGateway) -> None:

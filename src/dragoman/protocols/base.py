@@ -539,7 +539,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     quote: Callable[[str], str] = quoted
     """The name of a model as part of a path. Raises InvalidRequest for a name that cannot be."""
     unserved: str = ""
-    """The error message for paths below `path` that are not served."""
+    """The error message for paths below `path` that are not served, and for a list of answers."""
     id_prefix: str
     """Prefix of response ids: `chatcmpl-`, `msg_`, `resp_`."""
     model_prefix: str = ""

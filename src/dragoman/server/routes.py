@@ -124,7 +124,10 @@ class Routes:
         serve = services.counter.serve if operation.counts else services.exchange.serve
         if codec.endpoint.stored is not None:
             serve = services.stored.create
-        return Route({"POST": serve}, codec, operation)
+        methods: dict[str, Handler] = {"POST": serve}
+        if codec.endpoint.unserved:
+            methods["GET"] = partial(_refuse, codec.endpoint.unserved)
+        return Route(methods, codec, operation)
 
     def _stored(
         self, codec: Codec, answer: str, below: str, operation: Operation | None = None

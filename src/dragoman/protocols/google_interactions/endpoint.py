@@ -88,6 +88,7 @@ ENDPOINT = Endpoint(
     versions=("/v1beta", "/v1beta1"),
     read_path=read_path,
     check_client=check_client,
+    unserved="Interactions are not listed.",
     id_prefix="v1_",
     model_prefix="models/",
     auth="x-goog-api-key",
