@@ -16,8 +16,7 @@ import pytest
 
 from dragoman.accounts.credentials.decide.signing import AwsKeys
 from dragoman.accounts.credentials.place import Place
-from tests.credentials.test_sources import failure
-from tests.credentials.worlds import Clouds, settings_of, token_of
+from tests.credentials.worlds import Clouds, failure, settings_of, token_of
 
 MOMENT = datetime.fromtimestamp(int(time.time()) + 90_000, UTC)
 

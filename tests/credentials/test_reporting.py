@@ -15,7 +15,7 @@ from dragoman.config import parse_config
 from dragoman.failing import Verdict
 from dragoman.link.messages import Handlers
 from dragoman.link.owner import Owner
-from tests.credentials.test_settings import config
+from tests.credentials.given import config
 
 NOW = 1_000_000.0
 TEXT = config('kind = "command", command = ["/bin/x"]') + (

@@ -29,7 +29,7 @@ from dragoman.config.credentials import OAuthCredentials
 from dragoman.lab.simulator.authority import Failing
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
-from tests.credentials.test_settings import config
+from tests.credentials.given import config
 from tests.credentials.worlds import BASE, PLACE, Clouds
 
 T = TypeVar("T")

@@ -13,27 +13,9 @@ from dragoman.lab.simulator.recording import RecordedRequest
 from dragoman.protocols.base import quoted
 from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
 from dragoman.upstream.request import prepared, render_head
+from tests.credentials.given import config
 
 AWS = 'kind = "aws", access_key_id = "AKIDEXAMPLE", secret_access_key = "not-a-real-secret"'
-
-
-def config(
-    credentials: str,
-    more: str = "",
-    base_url: str = "https://bedrock-runtime.us-east-1.amazonaws.com/anthropic",
-) -> str:
-    return f"""
-[[upstreams]]
-name = "cloud"
-protocol = "anthropic_messages"
-base_url = "{base_url}"
-
-[[accounts]]
-name = "one"
-upstream = "cloud"
-credentials = {{ {credentials} }}
-{more}
-"""
 
 
 def builder_of(text: str) -> UpstreamRequestBuilder:

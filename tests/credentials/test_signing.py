@@ -6,9 +6,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,9 +18,7 @@ from dragoman.accounts.credentials.decide.signing import (
     signed_headers,
 )
 from dragoman.config.aws_hosts import region_and_name
-
-FACTS: dict[str, Any] = json.loads(Path(__file__).with_name("sigv4.json").read_bytes())
-NOW = datetime.fromisoformat(FACTS["time"]).timestamp()
+from tests.credentials.given import FACTS, NOW
 
 
 def signer(token: str = "", region: str = "us-east-1", service: str = "service") -> Signer:

@@ -32,8 +32,8 @@ from dragoman.accounts.credentials.decide.refreshing import CredentialError, ano
 from dragoman.accounts.credentials.decide.signing import AwsKeys
 from dragoman.accounts.credentials.place import Place
 from dragoman.lab.simulator.authority import KEY_ID, SECRET, Failing
-from tests.credentials.test_signing import FACTS, NOW
-from tests.credentials.worlds import BASE, Clouds, settings_of, token_of
+from tests.credentials.given import FACTS, NOW
+from tests.credentials.worlds import BASE, Clouds, failure, settings_of, token_of
 
 KEY = rsa.generate_private_key(65537, 2048)
 PEM = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -45,12 +45,6 @@ STS = {"AWS_ENDPOINT_URL_STS": BASE}
 
 def until(seconds: float) -> str:
     return datetime.fromtimestamp(time.time() + seconds, UTC).isoformat()
-
-
-async def failure(clouds: Clouds, credentials: str) -> CredentialError:
-    with pytest.raises(CredentialError) as raised:
-        await clouds.obtain(settings_of(credentials))
-    return raised.value
 
 
 # AWS

@@ -6,7 +6,9 @@ import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from dragoman.accounts.credentials.decide.refreshing import Credential, Lack
+import pytest
+
+from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError, Lack
 from dragoman.accounts.credentials.io import Answer, Ask, Unanswered, World
 from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.place import Place
@@ -15,7 +17,7 @@ from dragoman.config import Account, parse_config
 from dragoman.config.credentials import Credentials
 from dragoman.lab.simulator.authority import Authority
 from dragoman.lab.simulator.recording import RecordedRequest
-from tests.credentials.test_settings import config
+from tests.credentials.given import config
 
 BASE = "http://127.0.0.1:1"
 PLACE = Place("https://bedrock-runtime.us-east-1.amazonaws.com/anthropic", region="us-east-1")
@@ -62,3 +64,9 @@ def settings_of(credentials: str) -> Credentials:
 
 def token_of(credential: Credential) -> str:
     return dict(credential.headers)["authorization"].removeprefix("Bearer ")
+
+
+async def failure(clouds: Clouds, credentials: str) -> CredentialError:
+    with pytest.raises(CredentialError) as raised:
+        await clouds.obtain(settings_of(credentials))
+    return raised.value
