@@ -12,7 +12,7 @@ from dragoman.accounts.credentials.decide.answers import json_object, refusal
 from dragoman.accounts.credentials.decide.answers import token_of as token_in
 from dragoman.accounts.credentials.decide.refreshing import CredentialError
 from dragoman.accounts.credentials.io import Answer, Ask
-from tests.credentials.worlds import BASE, Clouds, settings_of
+from tests.credentials.environments import BASE, Clouds, settings_of
 
 SECRET = "a-secret-that-was-sent"
 

@@ -16,7 +16,7 @@ import pytest
 
 from dragoman.accounts.credentials.decide.signing import AwsKeys
 from dragoman.accounts.credentials.place import Place
-from tests.credentials.worlds import Clouds, failure, settings_of, token_of
+from tests.credentials.environments import Clouds, failure, settings_of, token_of
 
 MOMENT = datetime.fromtimestamp(int(time.time()) + 90_000, UTC)
 

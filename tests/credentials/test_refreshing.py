@@ -13,22 +13,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.accounts.credentials.account_credentials import (
+    AccountCredential,
+    Credentials,
+    NoCredential,
+)
 from dragoman.accounts.credentials.decide.refreshing import (
     Credential,
     CredentialError,
-    Lack,
-    another_lack,
+    CredentialFailure,
+    next_failure,
     refresh_at,
 )
 from dragoman.accounts.credentials.decide.refusals import clock_of, is_of_clock, says_expired
-from dragoman.accounts.credentials.holding import Credentials, Held, NoCredential
 from dragoman.accounts.credentials.messages import OBTAIN, Known, Obtain
 from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.accounts.credentials.place import Place
 from dragoman.config import Account
 from dragoman.link.messages import Handlers
 from dragoman.link.owner import Owner
-from tests.credentials.worlds import settings_of
+from tests.credentials.environments import settings_of
 
 PLACE = Place("https://cloud.example")
 ACCOUNT = Account(
@@ -61,11 +65,11 @@ def test_a_source_may_say_when_and_one_without_an_end_is_used_for_good() -> None
 
 
 def test_failures_are_retried_at_growing_intervals() -> None:
-    lack: Lack | None = None
+    failure: CredentialFailure | None = None
     waits = []
     for _ in range(7):
-        lack = another_lack(lack, CredentialError("unavailable", "down"), 100.0)
-        waits.append(refresh_at(None, lack, 100.0, 0.5) - 100.0)
+        failure = next_failure(failure, CredentialError("unavailable", "down"), 100.0)
+        waits.append(refresh_at(None, failure, 100.0, 0.5) - 100.0)
     assert waits == pytest.approx([5, 10, 20, 40, 60, 60, 60])
 
 
@@ -118,9 +122,9 @@ class Worker:
     """One worker: `obtains` counts what it was asked to obtain."""
 
     credentials: Credentials
-    held: Held
-    obtains: list[Lack | None]
-    changes: list[Held]
+    entry: AccountCredential
+    obtains: list[CredentialFailure | None]
+    changes: list[AccountCredential]
 
 
 @dataclass
@@ -136,19 +140,19 @@ class House:
         return sum(len(worker.obtains) for worker in self.workers)
 
     def join(self) -> Worker:
-        obtains: list[Lack | None] = []
-        changes: list[Held] = []
+        obtains: list[CredentialFailure | None] = []
+        changes: list[AccountCredential] = []
 
         async def obtain(account: Account, place: Place, asked: Obtain) -> Credential:
-            obtains.append(asked.lack)
+            obtains.append(asked.failure)
             await asyncio.sleep(0.01)
             return self.answer()
 
         peer = self.owner.join(Handlers(), len(self.workers))
         credentials = Credentials(peer, obtain, changes.append)
-        held = credentials.of(ACCOUNT, PLACE)
+        entry = credentials.of(ACCOUNT, PLACE)
         credentials.start()
-        worker = Worker(credentials, held, obtains, changes)
+        worker = Worker(credentials, entry, obtains, changes)
         self.workers.append(worker)
         return worker
 
@@ -168,9 +172,9 @@ async def test_one_worker_obtains_for_all() -> None:
     async with house(lambda: credential(time.time(), 3600)) as one:
         workers = [one.join() for _ in range(4)]
         for worker in workers:
-            await worker.held.ready()
+            await worker.entry.ready()
         assert one.obtained == 1
-        values = {worker.held.credential.headers for worker in workers if worker.held.credential}
+        values = {worker.entry.credential.headers for worker in workers if worker.entry.credential}
         assert len(values) == 1
 
 
@@ -180,14 +184,14 @@ async def test_what_was_refused_as_expired_is_replaced_once_for_all() -> None:
     async with house(lambda: credential(time.time(), 3600, str(next(made)))) as one:
         workers = [one.join() for _ in range(3)]
         for worker in workers:
-            await worker.held.ready()
-        used = workers[0].held.credential
+            await worker.entry.ready()
+        used = workers[0].entry.credential
         assert used is not None
-        await asyncio.gather(*(worker.held.renew(used) for worker in workers for _ in range(5)))
+        await asyncio.gather(*(worker.entry.renew(used) for worker in workers for _ in range(5)))
         assert one.obtained == 2
         for worker in workers:
-            assert worker.held.credential is not None
-            assert not worker.held.credential.is_same(used)
+            assert worker.entry.credential is not None
+            assert not worker.entry.credential.is_same(used)
 
 
 async def test_a_source_that_fails_is_told_to_whoever_waits() -> None:
@@ -197,32 +201,32 @@ async def test_a_source_that_fails_is_told_to_whoever_waits() -> None:
     async with house(fail) as one:
         worker = one.join()
         with pytest.raises(NoCredential, match="sign in again"):
-            await worker.held.ready()
-        assert worker.held.lack is not None
-        assert worker.held.lack.inputs == "inputs"
+            await worker.entry.ready()
+        assert worker.entry.failure is not None
+        assert worker.entry.failure.inputs == "inputs"
 
 
 async def test_a_source_that_is_down_costs_nothing_before_the_end() -> None:
     """B40."""
     async with house(lambda: credential(time.time(), 3600)) as one:
         worker = one.join()
-        await worker.held.ready()
-        lack = another_lack(None, CredentialError("unavailable", "down"), time.time())
-        worker.held.learn(Known(worker.held.id, worker.held.credential, lack))
-        await worker.held.ready()
-        worker.held.learn(Known(worker.held.id, credential(time.time() - 3600, 3601), lack))
+        await worker.entry.ready()
+        failure = next_failure(None, CredentialError("unavailable", "down"), time.time())
+        worker.entry.learn(Known(worker.entry.id, worker.entry.credential, failure))
+        await worker.entry.ready()
+        worker.entry.learn(Known(worker.entry.id, credential(time.time() - 3600, 3601), failure))
         with pytest.raises(NoCredential, match="down"):
-            await worker.held.ready()
+            await worker.entry.ready()
 
 
 async def test_the_token_that_was_refused_is_not_taken_for_a_new_one() -> None:
     async with house(lambda: credential(time.time(), 3600)) as one:
         worker = one.join()
-        await worker.held.ready()
-        used = worker.held.credential
+        await worker.entry.ready()
+        used = worker.entry.credential
         assert used is not None
         with pytest.raises(NoCredential, match="expired"):
-            await worker.held.renew(used)
+            await worker.entry.renew(used)
 
 
 async def test_when_a_worker_does_not_answer_another_one_is_asked() -> None:
@@ -233,7 +237,7 @@ async def test_when_a_worker_does_not_answer_another_one_is_asked() -> None:
             raise RuntimeError("a fault of this worker")
 
         first.credentials._obtain = fail
-        await first.held.ready()
+        await first.entry.ready()
         assert len(second.obtains) == 1
 
 
@@ -243,11 +247,11 @@ async def test_what_was_refused_is_tried_again_when_a_person_has_enabled_the_acc
 ) -> None:
     async with house(lambda: credential(time.time(), 3600)) as one:
         worker = one.join()
-        await worker.held.ready()
-        worker.held.was_reported = True
+        await worker.entry.ready()
+        worker.entry.was_reported = True
         worker.credentials._is_out = lambda name: is_out
         error = CredentialError("refused", "its secret is wrong", "inputs")
-        asked = Obtain(worker.held.id, None, another_lack(None, error, time.time()))
+        asked = Obtain(worker.entry.id, None, next_failure(None, error, time.time()))
         (peer,) = one.owner.peers
         await peer.ask(OBTAIN, asked)
         assert (worker.obtains[-1] is None) is not is_out
@@ -257,9 +261,9 @@ async def test_credentials_that_nobody_needs_are_forgotten() -> None:
     """B49."""
     async with house(lambda: credential(time.time(), 3600)) as one:
         worker = one.join()
-        await worker.held.ready()
+        await worker.entry.ready()
         worker.credentials.serve(())
         again = worker.credentials.of(ACCOUNT, PLACE)
-        assert again is not worker.held
+        assert again is not worker.entry
         await again.ready()
         assert one.obtained == 2

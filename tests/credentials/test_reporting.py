@@ -1,11 +1,11 @@
-"""What a credential, or the lack of one, means for the state of its account."""
+"""What a credential, or the failure of one, means for the state of its account."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.accounts.credentials.decide.refreshing import Credential, Lack, Problem
-from dragoman.accounts.credentials.holding import Held
+from dragoman.accounts.credentials.account_credentials import AccountCredential
+from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialFailure, Problem
 from dragoman.accounts.credentials.messages import Known
 from dragoman.accounts.credentials.place import place_of
 from dragoman.accounts.credentials.reporting import note_change
@@ -32,14 +32,14 @@ class Case:
         self.pool = AccountPool(parsed, clock=lambda: NOW, spread=lambda: 0.5)
         account = parsed.accounts[0]
         place = place_of(account, parsed.upstreams[0])
-        self.held = Held(account, place, Owner().join(Handlers()), self.note)
+        self.held = AccountCredential(account, place, Owner().join(Handlers()), self.note)
 
-    def note(self, held: Held) -> None:
+    def note(self, held: AccountCredential) -> None:
         note_change(self.pool, held, NOW)
 
     def learn(self, credential: Credential | None = None, problem: Problem | None = None) -> None:
-        lack = None if problem is None else Lack(problem, f"it is {problem}", NOW)
-        self.held.learn(Known(self.held.id, credential, lack))
+        failure = None if problem is None else CredentialFailure(problem, f"it is {problem}", NOW)
+        self.held.learn(Known(self.held.id, credential, failure))
 
     def refused(self) -> None:
         """The service has refused the account."""

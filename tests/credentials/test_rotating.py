@@ -17,20 +17,20 @@ from dragoman.accounts.credentials.decide.refreshing import (
     Credential,
     CredentialError,
     Problem,
-    another_lack,
+    next_failure,
 )
-from dragoman.accounts.credentials.io import Answer, Ask, Unanswered, World
-from dragoman.accounts.credentials.keeping import StoredLogins
+from dragoman.accounts.credentials.io import Answer, Ask, Environment, Unanswered
 from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.sources import obtain
+from dragoman.accounts.credentials.stored_logins import StoredLogins
 from dragoman.accounts.store import Store
 from dragoman.config import Account, ConfigError, Secret, parse_config
 from dragoman.config.credentials import OAuthCredentials
 from dragoman.lab.simulator.authority import Failing
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
+from tests.credentials.environments import BASE, PLACE, Clouds
 from tests.credentials.given import config
-from tests.credentials.worlds import BASE, PLACE, Clouds
 
 T = TypeVar("T")
 
@@ -78,8 +78,8 @@ class Instance:
             client_id="gw",
         )
         account = Account(name="login", upstream="cloud", credentials=settings)
-        world = World(self.fetch, self._clock, {})
-        return await obtain(account, PLACE, asked or Obtain(""), world, self._keeper)
+        environment = Environment(self.fetch, self._clock, {})
+        return await obtain(account, PLACE, asked or Obtain(""), environment, self._keeper)
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ async def test_a_login_that_has_ended_is_not_tried_again_until_another_is_set(
     with pytest.raises(CredentialError) as raised:
         await Instance(store, clouds).obtain()
     assert raised.value.problem == "login_needed"
-    asked = Obtain("", None, another_lack(None, raised.value, 0.0))
+    asked = Obtain("", None, next_failure(None, raised.value, 0.0))
     with pytest.raises(CredentialError):
         await Instance(store, clouds).obtain(asked=asked)
     assert clouds.authority.asked["oauth"] == 1

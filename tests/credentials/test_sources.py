@@ -28,12 +28,12 @@ from cryptography.x509.oid import NameOID
 
 from dragoman.accounts.credentials import azure
 from dragoman.accounts.credentials.aws import bedrock_key
-from dragoman.accounts.credentials.decide.refreshing import CredentialError, another_lack
+from dragoman.accounts.credentials.decide.refreshing import CredentialError, next_failure
 from dragoman.accounts.credentials.decide.signing import AwsKeys
 from dragoman.accounts.credentials.place import Place
 from dragoman.lab.simulator.authority import KEY_ID, SECRET, Failing
+from tests.credentials.environments import BASE, Clouds, failure, settings_of, token_of
 from tests.credentials.given import FACTS, NOW
-from tests.credentials.worlds import BASE, Clouds, failure, settings_of, token_of
 
 KEY = rsa.generate_private_key(65537, 2048)
 PEM = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -67,7 +67,7 @@ async def test_a_role_is_assumed_by_a_signed_request_and_not_again_once_it_was_r
     assert raised.value.problem == "refused"
     asked = len(clouds.asks)
     with pytest.raises(CredentialError):
-        await clouds.obtain(settings, lack=another_lack(None, raised.value, 0.0))
+        await clouds.obtain(settings, failure=next_failure(None, raised.value, 0.0))
     assert len(clouds.asks) == asked, "the same inputs would be refused again"
 
 
@@ -276,13 +276,13 @@ async def test_a_users_file_is_read_again_when_its_login_has_ended(tmp_path: Pat
     clouds.authority.redeemed["old"] = "family"
     with pytest.raises(CredentialError) as raised:
         await clouds.obtain(settings_of(user))
-    lack = another_lack(None, raised.value, 0.0)
+    failure = next_failure(None, raised.value, 0.0)
     asked = len(clouds.asks)
     with pytest.raises(CredentialError):
-        await clouds.obtain(settings_of(user), lack=lack)
+        await clouds.obtain(settings_of(user), failure=failure)
     assert len(clouds.asks) == asked
     written("new")
-    await clouds.obtain(settings_of(user), lack=lack)
+    await clouds.obtain(settings_of(user), failure=failure)
 
 
 async def test_a_workload_identity_is_exchanged_and_impersonates(tmp_path: Path) -> None:

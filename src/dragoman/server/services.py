@@ -15,10 +15,10 @@ from weakref import finalize
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.accounts.credentials.account_credentials import AccountCredential
 from dragoman.accounts.credentials.authorising import expiring
-from dragoman.accounts.credentials.holding import Held
-from dragoman.accounts.credentials.keeping import StoredLogins
 from dragoman.accounts.credentials.reporting import note_change
+from dragoman.accounts.credentials.stored_logins import StoredLogins
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
@@ -166,9 +166,9 @@ class Services:
         self.account_sync = _account_sync(
             config, pool, self.meter, self.keys, "" if slot is None else slot.gateway
         )
-        keeper = None
+        logins = None
         if self.account_sync is not None:
-            keeper = StoredLogins(self.account_sync.ask, cipher_for(config))
+            logins = StoredLogins(self.account_sync.ask, cipher_for(config))
         self.credentials = credentials_of(
             link,
             self.client,
@@ -177,7 +177,7 @@ class Services:
                 lambda account, outcome: self.metrics.credential_refreshed(account, outcome),
                 self._is_out,
             ),
-            keeper,
+            logins,
         )
         self.credentials.serve(expiring(config))
         self.keys.is_loaded = self.account_sync is None
@@ -500,9 +500,9 @@ class Services:
         self.prober.start()
         self.alerts.start()
 
-    def _credential_changed(self, held: Held) -> None:
+    def _credential_changed(self, entry: AccountCredential) -> None:
         """A credential was obtained, or could not be."""
-        note_change(self.generation.pool, held, time.time())
+        note_change(self.generation.pool, entry, time.time())
 
     def _is_out(self, name: str) -> bool:
         """Whether the account of that name is disabled, or gone."""

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
+from dragoman.accounts.credentials.account_credentials import AccountCredential, Credentials
 from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError
-from dragoman.accounts.credentials.holding import Credentials, Held
-from dragoman.accounts.credentials.io import Answer, Ask, Unanswered, World
+from dragoman.accounts.credentials.io import Answer, Ask, Environment, Unanswered
 from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.accounts.credentials.place import Place
-from dragoman.accounts.credentials.rotating import Keeper
+from dragoman.accounts.credentials.rotating import LoginStore
 from dragoman.accounts.credentials.sources import obtain
 from dragoman.config import Account, Upstream
 from dragoman.link.messages import Handlers, Peer
@@ -58,23 +58,23 @@ class Watch(Struct, frozen=True):
     for (`refreshed`: `ok`, or why there is none). `is_out` returns whether the account of a name is
     disabled."""
 
-    changed: Callable[[Held], None] = lambda held: None
+    changed: Callable[[AccountCredential], None] = lambda entry: None
     refreshed: Callable[[Account, str], None] = lambda account, outcome: None
     is_out: Callable[[str], bool] = lambda name: True
 
 
 def credentials_of(
-    link: Peer, client: UpstreamClient, watch: Watch, keeper: Keeper | None = None
+    link: Peer, client: UpstreamClient, watch: Watch, logins: LoginStore | None = None
 ) -> Credentials:
     """The credentials of a worker that has this link to the owner; its client obtains them, and
-    `keeper` keeps what is replaced with each use."""
+    `logins` keeps what is replaced with each use."""
 
     async def source(account: Account, place: Place, asked: Obtain) -> Credential:
         async def fetch(ask: Ask) -> Answer:
             return await _fetch(client, place, ask)
 
         try:
-            found = await obtain(account, place, asked, World(fetch, time.time), keeper)
+            found = await obtain(account, place, asked, Environment(fetch, time.time), logins)
         except CredentialError as error:
             watch.refreshed(account, error.problem)
             raise

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import dragoman
+from dragoman.accounts.credentials.account_credentials import Credentials, NoCredential
 from dragoman.accounts.credentials.authorising import Outgoing, authoriser_of
 from dragoman.accounts.credentials.decide.refreshing import Credential
-from dragoman.accounts.credentials.holding import Credentials, NoCredential
 from dragoman.accounts.credentials.place import place_of
 from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.accounts.pool import account_tag

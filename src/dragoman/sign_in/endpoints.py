@@ -25,14 +25,6 @@ from dragoman.keys.admins import Role
 from dragoman.keys.ring import Denied
 from dragoman.protocols.base import to_json
 from dragoman.sign_in import pages, tokens
-from dragoman.sign_in.desk import (
-    Asking,
-    Busy,
-    InvalidGrant,
-    NotAllowed,
-    Opened,
-    SignInDesk,
-)
 from dragoman.sign_in.grants import (
     CLIENTS,
     CODE_S,
@@ -47,6 +39,14 @@ from dragoman.sign_in.grants import (
 from dragoman.sign_in.jose import Flawed
 from dragoman.sign_in.key_sets import ProviderAway
 from dragoman.sign_in.provider import Provider, ProviderRefuses
+from dragoman.sign_in.sign_ins import (
+    Asking,
+    Busy,
+    InvalidGrant,
+    NotAllowed,
+    Opened,
+    SignIns,
+)
 from dragoman.storage.encryption import AesGcmCipher
 
 _log = logging.getLogger("dragoman.gateway")
@@ -124,7 +124,7 @@ class SignInEndpoints:
         with suppress(StoreError):
             actor = Actor("gateway", "gateway")
             found = await self._sync.ask(
-                lambda store: self._desk_of(store.people, actor).ensure_signing_key(self._base)
+                lambda store: self._sign_ins_of(store.people, actor).ensure_signing_key(self._base)
             )
             self._sync.people.signing_keys |= {key.id: key for key in found}
 
@@ -161,7 +161,7 @@ class SignInEndpoints:
         client = client if client in CLIENTS else "claude-code"
         try:
             self._count_begun(incoming)
-            code, grant = await self._desk(incoming, lambda desk: desk.begin_device(client))
+            code, grant = await self._ask(incoming, lambda sign_ins: sign_ins.begin_device(client))
         except (Busy, StoreError):
             await _refuse(incoming, 503, "temporarily_unavailable")
             return
@@ -192,7 +192,7 @@ class SignInEndpoints:
 
     async def _poll(self, incoming: IncomingRequest, code: str) -> None:
         try:
-            found = await self._desk(incoming, lambda desk: desk.poll(code))
+            found = await self._ask(incoming, lambda sign_ins: sign_ins.poll(code))
         except NotAllowed as error:
             await _refuse(incoming, 400, "access_denied", str(error))
         except StoreError:
@@ -207,8 +207,8 @@ class SignInEndpoints:
         names = ("code", "client_id", "redirect_uri", "code_verifier")
         code, client, uri, verifier = (_needed(form, name) for name in names)
         try:
-            opened = await self._desk(
-                incoming, lambda desk: desk.redeem(code, client, uri, verifier)
+            opened = await self._ask(
+                incoming, lambda sign_ins: sign_ins.redeem(code, client, uri, verifier)
             )
         except (InvalidGrant, NotAllowed):
             await _refuse(incoming, 400, "invalid_grant")
@@ -220,7 +220,9 @@ class SignInEndpoints:
     async def _refresh(self, incoming: IncomingRequest, token: str) -> None:
         try:
             try:
-                opened, asking = await self._desk(incoming, lambda desk: desk.begin_refresh(token))
+                opened, asking = await self._ask(
+                    incoming, lambda sign_ins: sign_ins.begin_refresh(token)
+                )
             except StoreError:
                 opened = self._from_memory(token)
             else:
@@ -243,13 +245,13 @@ class SignInEndpoints:
             granted = await self.provider.renew(asking.granted)
         except ProviderRefuses as error:
             reason = str(error)
-            await self._quietly(incoming, lambda desk: desk.end(id, "refuse refresh"))
+            await self._quietly(incoming, lambda sign_ins: sign_ins.end(id, "refuse refresh"))
             raise InvalidGrant(reason) from None
         except ProviderAway as error:
             _log.warning("the identity provider cannot be asked about a person: %s", error)
-            await self._quietly(incoming, lambda desk: desk.unconfirmed(id))
+            await self._quietly(incoming, lambda sign_ins: sign_ins.unconfirmed(id))
             return opened
-        person = await self._quietly(incoming, lambda desk: desk.renewed(id, granted))
+        person = await self._quietly(incoming, lambda sign_ins: sign_ins.renewed(id, granted))
         return opened if person is None else Opened(opened.session, person, opened.refresh_token)
 
     def _from_memory(self, token: str) -> Opened:
@@ -269,7 +271,7 @@ class SignInEndpoints:
         person = None if session is None else people.person(session.person)
         if session is None or person is None or people.rule_for(person) is None:
             raise InvalidGrant("the store cannot be used, and it is not known here")
-        kept = self._desk_of(None, Actor("", "gateway")).secrets_of(session)
+        kept = self._sign_ins_of(None, Actor("", "gateway")).secrets_of(session)
         found = tokens.presented(session, kept.key, token, now)
         if found not in (tokens.Presented.CURRENT, tokens.Presented.RECENT):
             raise InvalidGrant("it was replaced before")
@@ -294,7 +296,9 @@ class SignInEndpoints:
     async def _access_token(self, incoming: IncomingRequest, opened: Opened) -> str | None:
         now, known = time.time(), self._sync.people.signing_keys
         if self.tokens.is_due(now):
-            found = await self._quietly(incoming, lambda desk: desk.ensure_signing_key(self._base))
+            found = await self._quietly(
+                incoming, lambda sign_ins: sign_ins.ensure_signing_key(self._base)
+            )
             known |= {key.id: key for key in found or ()}
         return self.tokens.issue(opened.session.id, opened.person, now, self._settings.token_s)
 
@@ -307,9 +311,9 @@ class SignInEndpoints:
         except Denied:
             pass
         if session is not None:
-            await self._quietly(incoming, lambda desk: desk.end(session, "sign_out"))
+            await self._quietly(incoming, lambda sign_ins: sign_ins.end(session, "sign_out"))
         else:
-            await self._quietly(incoming, lambda desk: desk.end_by(token, "sign_out"))
+            await self._quietly(incoming, lambda sign_ins: sign_ins.end_by(token, "sign_out"))
         incoming.reply(200, b"", _NO_STORE)
 
     async def _code_page(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
@@ -326,11 +330,11 @@ class SignInEndpoints:
         digest = tokens.digest(browser)
         if self._wrong_codes.is_over(self._address(incoming)):
             text = "Too many wrong codes came from your address. Try again in ten minutes."
-            await _page(incoming, pages.told_page("Too many wrong codes", text), 429)
+            await _page(incoming, pages.message_page("Too many wrong codes", text), 429)
             return
         try:
             self._count_begun(incoming)
-            begun = await self._desk(incoming, lambda desk: desk.enter(code, digest))
+            begun = await self._ask(incoming, lambda sign_ins: sign_ins.enter(code, digest))
             if begun is None:
                 self._wrong_codes.failed(self._address(incoming))
                 problem = "There is no such code, or it has expired."
@@ -339,7 +343,7 @@ class SignInEndpoints:
                 return
             await self._visit(incoming, *begun)
         except (ProviderAway, StoreError, Busy) as error:
-            await self._told_away(incoming, error)
+            await self._reply_unavailable(incoming, error)
 
     async def _authorize(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         try:
@@ -353,7 +357,7 @@ class SignInEndpoints:
                 raise BadForm("The program that has sent you here asks for too much.")
         except BadForm as error:
             # Nobody is sent on to an address that is not known.
-            await _page(incoming, pages.told_page("Sign-in refused", str(error)), 400)
+            await _page(incoming, pages.message_page("Sign-in refused", str(error)), 400)
             return
         state, challenge = query.get("state"), query.get("code_challenge", "")
         if query.get("response_type") != "code":
@@ -366,19 +370,23 @@ class SignInEndpoints:
         browser = tokens.digest(self._browser(incoming))
         try:
             self._count_begun(incoming)
-            begun = await self._desk(incoming, lambda desk: desk.visit(browser, redirect=redirect))
+            begun = await self._ask(
+                incoming, lambda sign_ins: sign_ins.visit(browser, redirect=redirect)
+            )
             await self._visit(incoming, *begun)
         except (ProviderAway, StoreError, Busy) as error:
-            await self._told_away(incoming, error)
+            await self._reply_unavailable(incoming, error)
 
     async def _dashboard(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         browser = tokens.digest(self._browser(incoming))
         try:
             self._count_begun(incoming)
-            begun = await self._desk(incoming, lambda desk: desk.visit(browser, dashboard=True))
+            begun = await self._ask(
+                incoming, lambda sign_ins: sign_ins.visit(browser, dashboard=True)
+            )
             await self._visit(incoming, *begun)
         except (ProviderAway, StoreError, Busy) as error:
-            await self._told_away(incoming, error)
+            await self._reply_unavailable(incoming, error)
 
     async def begin_dashboard(self, incoming: IncomingRequest, code: str) -> Opened | None:
         """The session of a person who returns to the dashboard with a code; None if it is none.
@@ -388,7 +396,9 @@ class SignInEndpoints:
         """
         browser = tokens.digest(self._browser_cookie(incoming) or "")
         try:
-            opened = await self._desk(incoming, lambda desk: desk.begin_dashboard(code, browser))
+            opened = await self._ask(
+                incoming, lambda sign_ins: sign_ins.begin_dashboard(code, browser)
+            )
         except (InvalidGrant, NotAllowed):
             return None
         await self._sync.exchanged()
@@ -410,7 +420,7 @@ class SignInEndpoints:
 
     async def end_dashboard(self, incoming: IncomingRequest, session: str) -> None:
         """End a session of the dashboard."""
-        await self._quietly(incoming, lambda desk: desk.end(session, "sign_out"))
+        await self._quietly(incoming, lambda sign_ins: sign_ins.end(session, "sign_out"))
 
     async def _visit(self, incoming: IncomingRequest, state: str, visit: Visit) -> None:
         """Send a browser to the provider."""
@@ -423,36 +433,38 @@ class SignInEndpoints:
         browser = self._browser(incoming)
         digest = tokens.digest(browser)
         try:
-            begun = await self._desk(incoming, lambda desk: desk.returned(state, digest))
+            begun = await self._ask(incoming, lambda sign_ins: sign_ins.returned(state, digest))
             if begun is None:
-                await _page(incoming, pages.told_page("Sign-in refused", _GONE), 400)
+                await _page(incoming, pages.message_page("Sign-in refused", _GONE), 400)
                 return
             if not code:
-                await self._desk(incoming, lambda desk: desk.refused(begun))
+                await self._ask(incoming, lambda sign_ins: sign_ins.refused(begun))
                 text = "You were not signed in at the company's account."
-                await _page(incoming, pages.told_page("Not signed in", text), 403)
+                await _page(incoming, pages.message_page("Not signed in", text), 403)
                 return
             try:
                 granted = await self.provider.exchange(code, begun.nonce, begun.verifier)
             except (ProviderRefuses, Flawed) as error:
                 _log.error("a sign-in at the identity provider is refused: %s", error)
-                await self._desk(incoming, lambda desk: desk.refused(begun))
+                await self._ask(incoming, lambda sign_ins: sign_ins.refused(begun))
                 text = "The company's sign-in has given an answer that this gateway refuses."
-                await _page(incoming, pages.told_page("Sign-in refused", text), 403)
+                await _page(incoming, pages.message_page("Sign-in refused", text), 403)
                 return
-            found = await self._desk(incoming, lambda desk: desk.signed_in(state, granted))
+            found = await self._ask(incoming, lambda sign_ins: sign_ins.signed_in(state, granted))
         except NotAllowed as error:
-            await _page(incoming, pages.told_page("No access", str(error)), 403)
+            await _page(incoming, pages.message_page("No access", str(error)), 403)
             return
         except (ProviderAway, StoreError) as error:
-            await self._told_away(incoming, error)
+            await self._reply_unavailable(incoming, error)
             return
         if found is None:
-            await _page(incoming, pages.told_page("Sign-in refused", _GONE), 400)
+            await _page(incoming, pages.message_page("Sign-in refused", _GONE), 400)
             return
         state, visit, device = found
         if visit.dashboard:
-            shown = await self._quietly(incoming, lambda desk: desk.dashboard_code(state, visit))
+            shown = await self._quietly(
+                incoming, lambda sign_ins: sign_ins.dashboard_code(state, visit)
+            )
             # After the # it is sent to nobody.
             await _redirect(incoming, f"{self._base}/ui#sign-in={shown or 'failed'}")
             return
@@ -475,14 +487,14 @@ class SignInEndpoints:
         state, approves = form.get("state", ""), form.get("decision") == "approve"
         browser = tokens.digest(self._browser(incoming))
         try:
-            decided = await self._desk(
-                incoming, lambda desk: desk.decide(state, browser, approves=approves)
+            decided = await self._ask(
+                incoming, lambda sign_ins: sign_ins.decide(state, browser, approves=approves)
             )
         except StoreError as error:
-            await self._told_away(incoming, error)
+            await self._reply_unavailable(incoming, error)
             return
         if decided is None:
-            await _page(incoming, pages.told_page("Sign-in refused", _GONE), 400)
+            await _page(incoming, pages.message_page("Sign-in refused", _GONE), 400)
             return
         visit, code = decided
         if visit.redirect is not None:
@@ -490,29 +502,27 @@ class SignInEndpoints:
             await _send_to(incoming, visit.redirect.uri, result, visit.redirect.state)
         elif approves:
             text = "Your program is signed in. You can close this page."
-            await _page(incoming, pages.told_page("Signed in", text))
+            await _page(incoming, pages.message_page("Signed in", text))
         else:
             text = "Nothing was given to the program. You can close this page."
-            await _page(incoming, pages.told_page("Denied", text))
+            await _page(incoming, pages.message_page("Denied", text))
 
-    async def _told_away(self, incoming: IncomingRequest, error: Exception) -> None:
+    async def _reply_unavailable(self, incoming: IncomingRequest, error: Exception) -> None:
         if isinstance(error, ProviderAway):
             _log.error("the identity provider cannot be asked: %s", error)
-        await _page(incoming, pages.told_page("Not now", _NOT_REACHED), 503)
+        await _page(incoming, pages.message_page("Not now", _NOT_REACHED), 503)
 
-    async def _desk(self, incoming: IncomingRequest, work: Callable[[SignInDesk], T]) -> T:
+    async def _ask(self, incoming: IncomingRequest, work: Callable[[SignIns], T]) -> T:
         actor = Actor("nobody", "gateway", self._address(incoming))
-        return await self._sync.ask(lambda store: work(self._desk_of(store.people, actor)))
+        return await self._sync.ask(lambda store: work(self._sign_ins_of(store.people, actor)))
 
-    def _desk_of(self, store: Any, actor: Actor) -> SignInDesk:
-        return SignInDesk(store, self._cipher, self._settings, actor)
+    def _sign_ins_of(self, store: Any, actor: Actor) -> SignIns:
+        return SignIns(store, self._cipher, self._settings, actor)
 
-    async def _quietly(
-        self, incoming: IncomingRequest, work: Callable[[SignInDesk], T]
-    ) -> T | None:
-        """As `_desk`; None if the store cannot be used."""
+    async def _quietly(self, incoming: IncomingRequest, work: Callable[[SignIns], T]) -> T | None:
+        """As `_ask`; None if the store cannot be used."""
         try:
-            return await self._desk(incoming, work)
+            return await self._ask(incoming, work)
         except StoreError:
             return None
 
@@ -535,7 +545,7 @@ class SignInEndpoints:
         if is_ours and self._is_same_origin(incoming.headers):
             return form
         text = "The request does not come from a page of this gateway. Open the page anew."
-        await _page(incoming, pages.told_page("Refused", text), 403)
+        await _page(incoming, pages.message_page("Refused", text), 403)
         return None
 
     def _is_same_origin(self, headers: Mapping[bytes, bytes]) -> bool:

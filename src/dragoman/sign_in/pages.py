@@ -69,7 +69,7 @@ def approval_page(csrf: str, state: str, person: str, client: str, code: str = "
     )
 
 
-def told_page(title: str, text: str) -> bytes:
+def message_page(title: str, text: str) -> bytes:
     """A page that only says something."""
     return _page(title, f"<p>{escape(text)}</p>")
 

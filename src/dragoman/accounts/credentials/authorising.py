@@ -7,6 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from dragoman.accounts.credentials.account_credentials import (
+    PREPARING,
+    AccountCredential,
+    Credentials,
+    NoCredential,
+)
 from dragoman.accounts.credentials.decide.refreshing import Credential
 from dragoman.accounts.credentials.decide.refusals import clock_of, is_of_clock, says_expired
 from dragoman.accounts.credentials.decide.signing import (
@@ -17,7 +23,6 @@ from dragoman.accounts.credentials.decide.signing import (
     Signer,
     signed_headers,
 )
-from dragoman.accounts.credentials.holding import PREPARING, Credentials, Held, NoCredential
 from dragoman.accounts.credentials.place import Place, place_of
 from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.config import Account, Config
@@ -38,19 +43,19 @@ class Outgoing(NamedTuple):
 
 
 class Authoriser:
-    """Authorises the requests of one account, by its fixed keys or by what is held for it. `scope`
-    is what signatures are valid for; `clock` is Unix time, in seconds."""
+    """Authorises the requests of one account, by its fixed keys or by what is obtained for it.
+    `scope` is what signatures are valid for; `clock` is Unix time, in seconds."""
 
-    __slots__ = ("_clock", "_fixed", "_held", "_offset", "_scope", "_signer")
+    __slots__ = ("_clock", "_fixed", "_obtained", "_offset", "_scope", "_signer")
 
     def __init__(
         self,
-        held: Held | None,
+        obtained: AccountCredential | None,
         fixed: Credential | None = None,
         scope: Scope | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._held = held
+        self._obtained = obtained
         self._fixed = fixed
         self._scope = scope
         self._clock = clock
@@ -61,7 +66,7 @@ class Authoriser:
     @property
     def current(self) -> Credential | None:
         """What requests are authorised by now; None if they cannot be."""
-        return self._fixed if self._held is None else self._held.usable(self._clock())
+        return self._fixed if self._obtained is None else self._obtained.usable(self._clock())
 
     def headers(self, request: Outgoing) -> tuple[tuple[str, str], ...]:
         """The headers to add to a request.
@@ -88,8 +93,8 @@ class Authoriser:
         Raises:
             NoCredential: they cannot be.
         """
-        if self._held is not None and self.current is None:
-            await self._held.ready()
+        if self._obtained is not None and self.current is None:
+            await self._obtained.ready()
 
     async def renewed(self, used: Credential | None, status: int, symptom: Symptom) -> bool:
         """Whether a request that was refused may be repeated, authorised by something else: the
@@ -107,16 +112,16 @@ class Authoriser:
             _log.warning("this machine's clock is off by %.0f s: set it", -self._offset)
             return True
         is_token = used is None or used.keys is None
-        if self._held is None or used is None:
+        if self._obtained is None or used is None:
             return False
         if not says_expired(status, codes, text, is_token=is_token):
             return False
-        await self._held.renew(used)
+        await self._obtained.renew(used)
         return True
 
     def secrets(self) -> Iterator[str]:
         """What must not be shown of what requests are authorised by now."""
-        credential = self._fixed if self._held is None else self._held.credential
+        credential = self._fixed if self._obtained is None else self._obtained.credential
         if credential is None:
             return
         for _, value in credential.headers:

@@ -24,7 +24,11 @@ from dragoman.accounts.credentials.decide.answers import (
     sts_of,
     unavailable,
 )
-from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError, Lack
+from dragoman.accounts.credentials.decide.refreshing import (
+    Credential,
+    CredentialError,
+    CredentialFailure,
+)
 from dragoman.accounts.credentials.decide.signing import (
     AwsKeys,
     Scope,
@@ -32,7 +36,7 @@ from dragoman.accounts.credentials.decide.signing import (
     Signer,
     signed_headers,
 )
-from dragoman.accounts.credentials.io import Ask, Unanswered, World
+from dragoman.accounts.credentials.io import Ask, Environment, Unanswered
 from dragoman.accounts.credentials.place import Place, check_inputs
 from dragoman.config.credentials import AwsCredentials
 
@@ -55,18 +59,21 @@ Profile = Mapping[str, str]
 
 
 async def obtain_aws(
-    settings: AwsCredentials, place: Place, lack: Lack | None, world: World
+    settings: AwsCredentials,
+    place: Place,
+    failure: CredentialFailure | None,
+    environment: Environment,
 ) -> Credential:
     """Keys of AWS, or the Bedrock key made from them.
 
     Raises:
         CredentialError: there are none.
     """
-    source = _Source(settings, place.scope(settings).region, lack, world)
+    source = _Source(settings, place.scope(settings).region, failure, environment)
     credential = await source.keys()
     if settings.form == "bedrock_key":
         assert credential.keys is not None
-        now = world.clock()
+        now = environment.clock()
         token = bedrock_key(credential.keys, source.region, now)
         credential = replace(
             credential, keys=None, expires_at=min(credential.expires_at, now + _KEY_S)
@@ -88,12 +95,16 @@ class _Source:
     """Looks for keys once."""
 
     def __init__(
-        self, settings: AwsCredentials, region: str, lack: Lack | None, world: World
+        self,
+        settings: AwsCredentials,
+        region: str,
+        failure: CredentialFailure | None,
+        environment: Environment,
     ) -> None:
         self._settings = settings
-        self._world = world
-        self._lack = lack
-        self.region = region or world.environ.get("AWS_REGION", "")
+        self._world = environment
+        self._lack = failure
+        self.region = region or environment.environ.get("AWS_REGION", "")
         self._inputs = hashlib.sha256()
 
     async def keys(self) -> Credential:

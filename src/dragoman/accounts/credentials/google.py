@@ -21,8 +21,12 @@ from dragoman.accounts.credentials.decide.answers import (
     unavailable,
 )
 from dragoman.accounts.credentials.decide.jwt import private_key, signed
-from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError, Lack
-from dragoman.accounts.credentials.io import Ask, Unanswered, World
+from dragoman.accounts.credentials.decide.refreshing import (
+    Credential,
+    CredentialError,
+    CredentialFailure,
+)
+from dragoman.accounts.credentials.io import Ask, Environment, Unanswered
 from dragoman.accounts.credentials.place import Place, check_inputs
 from dragoman.config.credentials import AwsCredentials, GoogleCredentials
 
@@ -45,43 +49,46 @@ _LASTING = {
 
 
 async def obtain_google(
-    settings: GoogleCredentials, place: Place, lack: Lack | None, world: World
+    settings: GoogleCredentials,
+    place: Place,
+    failure: CredentialFailure | None,
+    environment: Environment,
 ) -> Credential:
     """An access token of Google.
 
     Raises:
         CredentialError: there is none.
     """
-    path = await _file(settings, world)
+    path = await _file(settings, environment)
     if path is None:
-        return await _from_metadata(settings, world)
-    text = await world.read(path, "its file")
+        return await _from_metadata(settings, environment)
+    text = await environment.read(path, "its file")
     inputs = hashlib.sha256(text).hexdigest()[:16]
-    source = _Source(settings, inputs, lack, world)
+    source = _Source(settings, inputs, failure, environment)
     found = await source.of(json_object(text, "its file"))
     return replace(found, inputs=inputs)
 
 
-async def _file(settings: GoogleCredentials, world: World) -> str | None:
+async def _file(settings: GoogleCredentials, environment: Environment) -> str | None:
     """The file of the credentials, None if there is none."""
     if settings.file is not None:
         return settings.file
-    if path := world.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+    if path := environment.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
         return path
-    folder = world.environ.get("CLOUDSDK_CONFIG", "~/.config/gcloud")
+    folder = environment.environ.get("CLOUDSDK_CONFIG", "~/.config/gcloud")
     path = f"{folder}/application_default_credentials.json"
-    return path if await world.exists(path) else None
+    return path if await environment.exists(path) else None
 
 
-async def _from_metadata(settings: GoogleCredentials, world: World) -> Credential:
-    host = world.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
+async def _from_metadata(settings: GoogleCredentials, environment: Environment) -> Credential:
+    host = environment.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
     scopes = urlencode({"scopes": settings.scope})
     path = f"/computeMetadata/v1/instance/service-accounts/default/token?{scopes}"
     ask = Ask(
         "GET", f"http://{host}{path}", (("metadata-flavor", "Google"),), b"", 3.0, is_direct=True
     )
     try:
-        answer = await world.ask(ask)
+        answer = await environment.ask(ask)
     except Unanswered:
         why = f"no file of credentials was found, and {_METADATA} does not answer"
         raise unavailable(why) from None
@@ -89,7 +96,7 @@ async def _from_metadata(settings: GoogleCredentials, world: World) -> Credentia
         raise unavailable(f"what answers in place of {_METADATA} is another server")
     if answer.status != 200:
         raise unavailable(f"{_METADATA} failed with status {answer.status}")
-    token, found = token_of(json_object(answer.body, _METADATA), _METADATA, world.clock())
+    token, found = token_of(json_object(answer.body, _METADATA), _METADATA, environment.clock())
     return bearer(found, token)
 
 
@@ -97,12 +104,16 @@ class _Source:
     """Makes a token of the content of a file."""
 
     def __init__(
-        self, settings: GoogleCredentials, inputs: str, lack: Lack | None, world: World
+        self,
+        settings: GoogleCredentials,
+        inputs: str,
+        failure: CredentialFailure | None,
+        environment: Environment,
     ) -> None:
         self._settings = settings
         self._inputs = inputs
-        self._lack = lack
-        self._world = world
+        self._lack = failure
+        self._world = environment
 
     async def of(self, file: Mapping[str, Any]) -> Credential:
         kind = file.get("type")
@@ -121,9 +132,9 @@ class _Source:
         raise self._refused(f"its file is of a type that is not known: {str(kind)[:40]}")
 
     async def _service_account(self, file: Mapping[str, Any]) -> Credential:
-        world, email = self._world, _text(file, "client_email")
+        environment, email = self._world, _text(file, "client_email")
         key = private_key(_text(file, "private_key").encode(), "its file")
-        now = world.clock()
+        now = environment.clock()
         header = {"alg": "RS256", "kid": _text(file, "private_key_id")}
         claims: dict[str, Any] = {"iss": email, "iat": int(now), "exp": int(now) + _LIFE_S}
         if self._settings.self_signed:
@@ -168,17 +179,17 @@ class _Source:
 
     async def _subject(self, file: Mapping[str, Any], source: Mapping[str, Any]) -> str:
         """The token that is exchanged."""
-        world = self._world
+        environment = self._world
         if str(source.get("environment_id", "")).startswith("aws"):
             return await self._aws_subject(file, source)
         if "executable" in source:
             return await self._printed(file, source["executable"])
         if "file" in source:
-            text = await world.read(str(source["file"]), "its token file")
+            text = await environment.read(str(source["file"]), "its token file")
         elif "url" in source:
             url = self._allowed(str(source["url"]), google_only=False)
             headers = tuple((str(k), str(v)) for k, v in dict(source.get("headers") or {}).items())
-            answer = await world.fetch(Ask("GET", url, headers), "its source of tokens")
+            answer = await environment.fetch(Ask("GET", url, headers), "its source of tokens")
             if answer.status != 200:
                 raise unavailable(f"its source of tokens failed with status {answer.status}")
             text = answer.body
@@ -191,22 +202,24 @@ class _Source:
         return text.decode("utf-8", "replace").strip()
 
     async def _aws_subject(self, file: Mapping[str, Any], source: Mapping[str, Any]) -> str:
-        world = self._world
-        region = world.environ.get("AWS_REGION") or world.environ.get("AWS_DEFAULT_REGION", "")
+        environment = self._world
+        region = environment.environ.get("AWS_REGION") or environment.environ.get(
+            "AWS_DEFAULT_REGION", ""
+        )
         if not region and source.get("region_url"):
             url = self._allowed(str(source["region_url"]), google_only=False)
-            answer = await world.fetch(Ask("GET", url, is_direct=True), "the metadata of AWS")
+            answer = await environment.fetch(Ask("GET", url, is_direct=True), "the metadata of AWS")
             region = answer.body.decode("utf-8", "replace").strip()[:-1]
             # It becomes part of the host that is sent a token.
             if answer.status != 200 or _REGION.fullmatch(region) is None:
                 raise unavailable("the metadata of AWS names no region")
-        found = await obtain_aws(AwsCredentials(), Place("", region=region), None, world)
+        found = await obtain_aws(AwsCredentials(), Place("", region=region), None, environment)
         assert found.keys is not None
-        return caller_identity(found.keys, region, _text(file, "audience"), world.clock())
+        return caller_identity(found.keys, region, _text(file, "audience"), environment.clock())
 
     async def _printed(self, file: Mapping[str, Any], executable: Any) -> str:
-        world, variable = self._world, "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES"
-        if world.environ.get(variable) != "1":
+        environment, variable = self._world, "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES"
+        if environment.environ.get(variable) != "1":
             raise self._refused(f"its file names a program, which is only run with {variable}=1")
         settings = executable if isinstance(executable, dict) else {}
         variables = {
@@ -218,35 +231,35 @@ class _Source:
         command = str(settings.get("command", "")).split()
         if not command:
             raise self._refused("its file names no program")
-        printed = json_object(await world.run(command, variables, seconds), "its program")
+        printed = json_object(await environment.run(command, variables, seconds), "its program")
         if printed.get("success") is not True:
             raise unavailable(f"its program failed: {str(printed.get('code', ''))[:40]}")
         ends = printed.get("expiration_time")
-        if isinstance(ends, int | float) and ends <= world.clock():
+        if isinstance(ends, int | float) and ends <= environment.clock():
             raise CredentialError("expired", "its program printed a token that has expired")
         return str(printed.get("id_token") or printed.get("saml_response") or "")
 
     async def _impersonated(self, source: Credential, url: str) -> Credential:
-        world = self._world
+        environment = self._world
         body = msgspec.json.encode({"scope": [self._settings.scope], "lifetime": f"{_LIFE_S}s"})
         headers = (JSON, *source.headers)
-        answer = await world.fetch(Ask("POST", self._allowed(url), headers, body), _WHO)
+        answer = await environment.fetch(Ask("POST", self._allowed(url), headers, body), _WHO)
         if answer.status != 200:
-            raise self._told(answer.status, answer.body)
+            raise self._error_of(answer.status, answer.body)
         found = json_object(answer.body, _WHO)
         token, ends = found.get("accessToken"), moment(str(found.get("expireTime", "")))
         if not isinstance(token, str) or ends is None:
             raise unavailable(f"{_WHO} answered without a usable accessToken")
-        return bearer(Credential(world.clock(), ends), token)
+        return bearer(Credential(environment.clock(), ends), token)
 
     async def _token(self, url: str, fields: Mapping[str, str]) -> tuple[str, Credential]:
         check_inputs(self._inputs, self._lack)
-        world = self._world
+        environment = self._world
         ask = Ask("POST", self._allowed(url), (FORM,), urlencode(fields).encode())
-        answer = await world.fetch(ask, _WHO)
+        answer = await environment.fetch(ask, _WHO)
         if answer.status != 200:
-            raise self._told(answer.status, answer.body)
-        return token_of(json_object(answer.body, _WHO), _WHO, world.clock())
+            raise self._error_of(answer.status, answer.body)
+        return token_of(json_object(answer.body, _WHO), _WHO, environment.clock())
 
     def _allowed(self, url: str, *, google_only: bool = True) -> str:
         """An address of a file that may be called: `https`, or of this machine.
@@ -260,7 +273,7 @@ class _Source:
             return url
         raise self._refused("its file names an address that is not Google's")
 
-    def _told(self, status: int, body: bytes) -> CredentialError:
+    def _error_of(self, status: int, body: bytes) -> CredentialError:
         error = refusal(status, body, _WHO, _LASTING)
         return CredentialError(error.problem, str(error), self._inputs)
 

@@ -1,4 +1,4 @@
-"""What sources of credentials need of the world: HTTP, files, variables and commands."""
+"""What sources of credentials need of the environment: HTTP, files, variables and commands."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Fetch = Callable[[Ask], Awaitable[Answer]]
 """Sends an `Ask`; raises `Unanswered`."""
 
 
-class World:
+class Environment:
     """What a source may use. `environ` are the variables of this process."""
 
     def __init__(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.accounts.credentials.decide.refreshing import Credential, Lack
+from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialFailure
 from dragoman.link.messages import Notice, Question
 
 
 class Want(Struct, frozen=True):
-    """A worker needs the credential of this id, of which a refused one may be `dead`: it is not
-    told again."""
+    """A worker needs the credential of this id. `dead` is one that was refused: it is not
+    given out again."""
 
     id: str
     dead: Credential | None = None
@@ -27,16 +27,16 @@ class Known(Struct, frozen=True):
 
     id: str
     credential: Credential | None = None
-    lack: Lack | None = None
+    failure: CredentialFailure | None = None
 
 
 class Obtain(Struct, frozen=True):
     """A worker is to obtain the credential of this id. `dead` is one that is of no use any more,
-    `lack` what came of it the last time."""
+    `failure` what came of it the last time."""
 
     id: str
     dead: Credential | None = None
-    lack: Lack | None = None
+    failure: CredentialFailure | None = None
 
 
 WANT = Question("credentials.want", Want, Known)

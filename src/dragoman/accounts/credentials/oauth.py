@@ -25,12 +25,16 @@ from dragoman.accounts.credentials.decide.answers import (
     unavailable,
 )
 from dragoman.accounts.credentials.decide.jwt import private_key, signed
-from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError, Lack
+from dragoman.accounts.credentials.decide.refreshing import (
+    Credential,
+    CredentialError,
+    CredentialFailure,
+)
 from dragoman.accounts.credentials.google import FORM, JSON, JWT_BEARER, TOKEN_EXCHANGE
-from dragoman.accounts.credentials.io import Ask, Unanswered, World
+from dragoman.accounts.credentials.io import Ask, Environment, Unanswered
 from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.place import Place, check_inputs
-from dragoman.accounts.credentials.rotating import ENDED, Keeper, NotRedeemed, Redeemed, renewed
+from dragoman.accounts.credentials.rotating import ENDED, LoginStore, NotRedeemed, Redeemed, renewed
 from dragoman.config.credentials import CommandCredentials, OAuthCredentials
 from dragoman.protocols.base import auth_header
 
@@ -47,21 +51,23 @@ _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _JWT = "urn:ietf:params:oauth:token-type:jwt"
 
 
-async def obtain_oauth(settings: OAuthCredentials, lack: Lack | None, world: World) -> Credential:
+async def obtain_oauth(
+    settings: OAuthCredentials, failure: CredentialFailure | None, environment: Environment
+) -> Credential:
     """An access token.
 
     Raises:
         CredentialError: there is none.
     """
-    fields, headers = await _request(settings, world)
+    fields, headers = await _request(settings, environment)
     depends = [f"{name}={value}" for name, value in fields.items() if name != "client_assertion"]
     print_of = hashlib.sha256("\0".join([*depends, str(headers)]).encode()).hexdigest()[:16]
-    check_inputs(print_of, lack)
-    answer = await world.fetch(_asked(settings, fields, headers), _WHO)
+    check_inputs(print_of, failure)
+    answer = await environment.fetch(_asked(settings, fields, headers), _WHO)
     if answer.status not in (200, 201):
         error = refusal(answer.status, answer.body, _WHO, _LASTING)
         raise CredentialError(error.problem, str(error), print_of)
-    token, found = token_of(json_object(answer.body, _WHO), _WHO, world.clock())
+    token, found = token_of(json_object(answer.body, _WHO), _WHO, environment.clock())
     return replace(bearer(found, token), inputs=print_of)
 
 
@@ -75,21 +81,25 @@ def _asked(
 
 
 async def obtain_renewed(
-    settings: OAuthCredentials, name: str, asked: Obtain, world: World, keeper: Keeper | None
+    settings: OAuthCredentials,
+    name: str,
+    asked: Obtain,
+    environment: Environment,
+    logins: LoginStore | None,
 ) -> Credential:
     """An access token for a refresh token, which is replaced.
 
     Raises:
         CredentialError: there is none.
     """
-    if keeper is None:
+    if logins is None:
         raise unavailable("its login is renewed only by a gateway that serves, with a store")
 
     async def redeem(token: str) -> Redeemed:
-        fields, headers = await _request(settings, world)
+        fields, headers = await _request(settings, environment)
         fields |= {"grant_type": "refresh_token", "refresh_token": token}
         try:
-            answer = await world.ask(_asked(settings, fields, headers))
+            answer = await environment.ask(_asked(settings, fields, headers))
         except Unanswered as error:
             if error.was_sent:
                 raise CredentialError("login_needed", ENDED) from None
@@ -97,18 +107,18 @@ async def obtain_renewed(
         if answer.status not in (200, 201):
             raise NotRedeemed(refusal(answer.status, answer.body, _WHO, _LASTING))
         found = json_object(answer.body, _WHO)
-        access, credential = token_of(found, _WHO, world.clock())
+        access, credential = token_of(found, _WHO, environment.clock())
         following = found.get("refresh_token")
         is_new = isinstance(following, str) and is_token(following)
         return Redeemed(bearer(credential, access), str(following) if is_new else "")
 
     assert settings.refresh_token is not None
     given = settings.refresh_token.reveal()
-    return await renewed(keeper, name, given, asked, redeem, world)
+    return await renewed(logins, name, given, asked, redeem, environment)
 
 
 async def _request(
-    settings: OAuthCredentials, world: World
+    settings: OAuthCredentials, environment: Environment
 ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
     """The members of the request, and its own headers."""
     fields: dict[str, str] = {}
@@ -116,7 +126,9 @@ async def _request(
         fields["grant_type"] = "client_credentials"
     elif settings.grant != "refresh_token":
         assert settings.token_file is not None
-        token = (await world.read(settings.token_file, "its token file")).decode("utf-8", "replace")
+        token = (await environment.read(settings.token_file, "its token file")).decode(
+            "utf-8", "replace"
+        )
         if settings.grant == "jwt_bearer":
             fields |= {"grant_type": JWT_BEARER, "assertion": token.strip()}
         else:
@@ -130,7 +142,7 @@ async def _request(
     headers = [(name.lower(), value.reveal()) for name, value in settings.headers.items()]
     client, secret = settings.client_id, settings.client_secret
     if settings.client_auth == "private_key_jwt":
-        fields |= await _client_assertion(settings, world)
+        fields |= await _client_assertion(settings, environment)
     elif client is not None and secret is not None and settings.client_auth == "basic":
         pair = f"{quote_plus(client)}:{quote_plus(secret.reveal())}"
         headers.append(("authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"))
@@ -142,10 +154,12 @@ async def _request(
     return fields | settings.fields, tuple(headers)
 
 
-async def _client_assertion(settings: OAuthCredentials, world: World) -> dict[str, str]:
+async def _client_assertion(settings: OAuthCredentials, environment: Environment) -> dict[str, str]:
     assert settings.private_key is not None
-    key = private_key(await world.read(settings.private_key, "its private key"), "its private_key")
-    client, now = settings.client_id or "", int(world.clock())
+    key = private_key(
+        await environment.read(settings.private_key, "its private key"), "its private_key"
+    )
+    client, now = settings.client_id or "", int(environment.clock())
     claims = {
         "iss": client,
         "sub": client,
@@ -170,7 +184,9 @@ def _is_rsa(key: Any) -> bool:
     return isinstance(key, RSAPrivateKey)
 
 
-async def obtain_printed(settings: CommandCredentials, place: Place, world: World) -> Credential:
+async def obtain_printed(
+    settings: CommandCredentials, place: Place, environment: Environment
+) -> Credential:
     """What a command prints.
 
     Raises:
@@ -180,8 +196,8 @@ async def obtain_printed(settings: CommandCredentials, place: Place, world: Worl
     if settings.output == "kubernetes":
         kind = {"apiVersion": _EXEC, "kind": "ExecCredential", "spec": {"interactive": False}}
         variables["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(kind).decode()
-    output = await world.run(settings.command, variables, settings.timeout_s)
-    now = world.clock()
+    output = await environment.run(settings.command, variables, settings.timeout_s)
+    now = environment.clock()
     if settings.output == "aws":
         found = aws_of(json_object(output, _COMMAND), _COMMAND, now)
     else:

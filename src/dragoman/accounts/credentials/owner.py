@@ -18,8 +18,8 @@ from dragoman.accounts.credentials.decide.refreshing import (
     FIRST_RETRY_S,
     Credential,
     CredentialError,
-    Lack,
-    another_lack,
+    CredentialFailure,
+    next_failure,
     refresh_at,
 )
 from dragoman.accounts.credentials.messages import (
@@ -99,7 +99,7 @@ class CredentialOwner:
         """Obtain a credential whenever it is time to."""
         soonest = 0.0
         while True:
-            at = refresh_at(entry.credential, entry.lack, self._clock(), self._spread())
+            at = refresh_at(entry.credential, entry.failure, self._clock(), self._spread())
             # A service that caches what it hands out may have nothing newer yet.
             at = max(at, soonest)
             entry.woken.clear()
@@ -119,7 +119,7 @@ class CredentialOwner:
 
     async def _obtained(self, entry: _Entry) -> Known:
         """What a worker has obtained."""
-        ask = Obtain(entry.id, entry.dead, entry.lack)
+        ask = Obtain(entry.id, entry.dead, entry.failure)
         for peer in list(entry.peers):
             try:
                 async with asyncio.timeout(_ANSWER_S):
@@ -127,7 +127,7 @@ class CredentialOwner:
             except (LinkError, TimeoutError):
                 continue
         error = CredentialError("unavailable", "no worker could obtain a credential")
-        return Known(entry.id, lack=another_lack(entry.lack, error, self._clock()))
+        return Known(entry.id, failure=next_failure(entry.failure, error, self._clock()))
 
 
 class _Entry:
@@ -140,19 +140,19 @@ class _Entry:
         self.peers: dict[Peer, None] = {}
         self.credential: Credential | None = None
         self.dead: Credential | None = None
-        self.lack: Lack | None = None
+        self.failure: CredentialFailure | None = None
         self.woken = asyncio.Event()
 
     def known(self) -> Known:
-        return Known(self.id, self.credential, self.lack)
+        return Known(self.id, self.credential, self.failure)
 
     def kill(self) -> None:
         """The service has refused the credential as expired."""
-        self.dead, self.credential, self.lack = self.credential, None, None
+        self.dead, self.credential, self.failure = self.credential, None, None
         self.woken.set()
 
     def learn(self, known: Known) -> None:
         if known.credential is not None:
-            self.credential, self.lack = known.credential, None
+            self.credential, self.failure = known.credential, None
         else:
-            self.lack = known.lack
+            self.failure = known.failure

@@ -6,7 +6,11 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dragoman.accounts.credentials.decide.refreshing import LASTING, CredentialError, Lack
+from dragoman.accounts.credentials.decide.refreshing import (
+    LASTING,
+    CredentialError,
+    CredentialFailure,
+)
 from dragoman.accounts.credentials.decide.signing import Scope
 from dragoman.config import Account, Secret, Upstream
 from dragoman.config.aws_hosts import region_and_name
@@ -42,11 +46,11 @@ def place_of(account: Account, upstream: Upstream) -> Place:
     return Place(url, style, account.region or "", proxy)
 
 
-def check_inputs(inputs: str, lack: Lack | None) -> None:
+def check_inputs(inputs: str, failure: CredentialFailure | None) -> None:
     """Do not ask again with what was refused for good.
 
     Raises:
         CredentialError: it was refused.
     """
-    if lack is not None and lack.problem in LASTING and inputs and lack.inputs == inputs:
-        raise CredentialError(lack.problem, lack.why, inputs)
+    if failure is not None and failure.problem in LASTING and inputs and failure.inputs == inputs:
+        raise CredentialError(failure.problem, failure.why, inputs)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError
-from dragoman.accounts.credentials.io import World
+from dragoman.accounts.credentials.io import Environment
 from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.place import check_inputs
 
@@ -29,7 +29,7 @@ _STORE_TRIES = 20
 ENDED = "its login was being renewed when the gateway or the connection ended: sign in again"
 
 
-class Kept(Struct, frozen=True, omit_defaults=True):
+class StoredLogin(Struct, frozen=True, omit_defaults=True):
     """What is kept of a login. `given` is the print of the refresh token that the configuration
     has; `token` is the one to redeem next. `redeeming` is since when somebody does, in Unix
     seconds, 0 if nobody does. `credential` is what the last one was redeemed for."""
@@ -40,7 +40,7 @@ class Kept(Struct, frozen=True, omit_defaults=True):
     credential: Credential | None = None
 
 
-class Keeper(Protocol):
+class LoginStore(Protocol):
     """Where logins of accounts are kept, by the name of the account. What is kept is passed as it
     was read, to be replaced only if it is still the same."""
 
@@ -81,7 +81,12 @@ Redeem = Callable[[str], Awaitable[Redeemed]]
 
 
 async def renewed(
-    keeper: Keeper, name: str, given: str, asked: Obtain, redeem: Redeem, world: World
+    logins: LoginStore,
+    name: str,
+    given: str,
+    asked: Obtain,
+    redeem: Redeem,
+    environment: Environment,
 ) -> Credential:
     """A credential of an account whose configuration has the refresh token `given`.
 
@@ -90,12 +95,12 @@ async def renewed(
     """
     mark = hashlib.sha256(given.encode()).hexdigest()[:16]
     while True:
-        sealed, text = await keeper.read(name)
-        kept = msgspec.msgpack.decode(text, type=Kept) if text else None
+        sealed, text = await logins.read(name)
+        kept = msgspec.msgpack.decode(text, type=StoredLogin) if text else None
         if kept is None or kept.given != mark:
             # Nobody has signed in before, or somebody has signed in again.
-            kept = Kept(mark, given)
-        now = world.clock()
+            kept = StoredLogin(mark, given)
+        now = environment.clock()
         if kept.credential is not None and _is_new(kept.credential, asked.dead, now):
             return kept.credential
         if kept.redeeming:
@@ -104,27 +109,27 @@ async def renewed(
                 await asyncio.sleep(_LOOK_AGAIN_S)
                 continue
             raise CredentialError("login_needed", ENDED, mark)
-        check_inputs(mark, asked.lack)
-        claim = await keeper.swap(name, sealed, _written(replace(kept, redeeming=now)))
+        check_inputs(mark, asked.failure)
+        claim = await logins.swap(name, sealed, _written(replace(kept, redeeming=now)))
         if claim is not None:
-            return await _redeemed(keeper, name, claim, kept, redeem)
+            return await _redeemed(logins, name, claim, kept, redeem)
 
 
 async def _redeemed(
-    keeper: Keeper, name: str, claim: bytes, kept: Kept, redeem: Redeem
+    logins: LoginStore, name: str, claim: bytes, kept: StoredLogin, redeem: Redeem
 ) -> Credential:
     """Redeem the token of `kept`, which nobody else does: `claim` says so in the store."""
     try:
         found = await redeem(kept.token)
     except NotRedeemed as refused:
-        await keeper.swap(name, claim, _written(kept))
+        await logins.swap(name, claim, _written(kept))
         error = refused.error
         raise CredentialError(error.problem, str(error), kept.given) from None
     credential = replace(found.credential, inputs=kept.given)
     after = replace(kept, token=found.token or kept.token, credential=credential)
     for left in reversed(range(_STORE_TRIES)):
         try:
-            await keeper.swap(name, claim, _written(after))
+            await logins.swap(name, claim, _written(after))
             break
         except CredentialError:
             # Nothing is used of it before it is stored.
@@ -139,5 +144,5 @@ def _is_new(credential: Credential, dead: Credential | None, now: float) -> bool
     return not credential.is_same(dead) and credential.expires_at - now > credential.soft_s
 
 
-def _written(kept: Kept) -> bytes:
+def _written(kept: StoredLogin) -> bytes:
     return msgspec.msgpack.encode(kept)

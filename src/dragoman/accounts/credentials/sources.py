@@ -8,11 +8,11 @@ from dragoman.accounts.credentials.aws import obtain_aws
 from dragoman.accounts.credentials.azure import obtain_azure
 from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError
 from dragoman.accounts.credentials.google import obtain_google
-from dragoman.accounts.credentials.io import World
+from dragoman.accounts.credentials.io import Environment
 from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.oauth import obtain_oauth, obtain_printed, obtain_renewed
 from dragoman.accounts.credentials.place import Place
-from dragoman.accounts.credentials.rotating import Keeper
+from dragoman.accounts.credentials.rotating import LoginStore
 from dragoman.config import Account
 from dragoman.config.credentials import (
     AwsCredentials,
@@ -24,16 +24,20 @@ from dragoman.config.credentials import (
 
 
 async def obtain(
-    account: Account, place: Place, asked: Obtain, world: World, keeper: Keeper | None = None
+    account: Account,
+    place: Place,
+    asked: Obtain,
+    environment: Environment,
+    logins: LoginStore | None = None,
 ) -> Credential:
-    """A credential of an account, for requests that are sent to `place`. `keeper` keeps what is
+    """A credential of an account, for requests that are sent to `place`. `logins` keeps what is
     replaced with each use; None: nothing can be kept.
 
     Raises:
         CredentialError: there is none.
     """
     try:
-        return await _obtained(account, place, asked, world, keeper)
+        return await _obtained(account, place, asked, environment, logins)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         # Its message may have what was read.
         why = f"its files or what it was answered cannot be read ({type(error).__name__})"
@@ -41,19 +45,23 @@ async def obtain(
 
 
 async def _obtained(
-    account: Account, place: Place, asked: Obtain, world: World, keeper: Keeper | None
+    account: Account,
+    place: Place,
+    asked: Obtain,
+    environment: Environment,
+    logins: LoginStore | None,
 ) -> Credential:
     assert account.credentials is not None
     settings = await asyncio.to_thread(reread, account.credentials)
-    lack = asked.lack
+    failure = asked.failure
     if isinstance(settings, AwsCredentials):
-        return await obtain_aws(settings, place, lack, world)
+        return await obtain_aws(settings, place, failure, environment)
     if isinstance(settings, GoogleCredentials):
-        return await obtain_google(settings, place, lack, world)
+        return await obtain_google(settings, place, failure, environment)
     if isinstance(settings, AzureCredentials):
-        return await obtain_azure(settings, place, lack, world)
+        return await obtain_azure(settings, place, failure, environment)
     if isinstance(settings, CommandCredentials):
-        return await obtain_printed(settings, place, world)
+        return await obtain_printed(settings, place, environment)
     if settings.grant == "refresh_token":
-        return await obtain_renewed(settings, account.name, asked, world, keeper)
-    return await obtain_oauth(settings, lack, world)
+        return await obtain_renewed(settings, account.name, asked, environment, logins)
+    return await obtain_oauth(settings, failure, environment)

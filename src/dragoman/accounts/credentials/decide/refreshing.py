@@ -68,7 +68,7 @@ class Credential(Struct, frozen=True, omit_defaults=True):
         return other is not None and (self.headers, self.keys) == (other.headers, other.keys)
 
 
-class Lack(Struct, frozen=True):
+class CredentialFailure(Struct, frozen=True):
     """Why there is no newer credential. `failures` counts those in a row, the last of which was at
     `at`."""
 
@@ -80,14 +80,14 @@ class Lack(Struct, frozen=True):
 
 
 def refresh_at(
-    credential: Credential | None, lack: Lack | None, now: float, spread: float
+    credential: Credential | None, failure: CredentialFailure | None, now: float, spread: float
 ) -> float:
     """When the next credential is obtained, in Unix seconds. `spread` in [0, 1) varies it by a
     tenth, so that many accounts are not refreshed at once."""
     varied = 0.9 + 0.2 * spread
-    if lack is not None:
-        seconds = FIRST_RETRY_S * 2.0 ** min(lack.failures - 1, 16)
-        return lack.at + varied * min(seconds, LONGEST_RETRY_S)
+    if failure is not None:
+        seconds = FIRST_RETRY_S * 2.0 ** min(failure.failures - 1, 16)
+        return failure.at + varied * min(seconds, LONGEST_RETRY_S)
     if credential is None:
         return now
     if credential.refresh_at < inf:
@@ -95,7 +95,9 @@ def refresh_at(
     return credential.expires_at - varied * credential.soft_s
 
 
-def another_lack(before: Lack | None, error: CredentialError, now: float) -> Lack:
-    """The lack after a source has failed once more."""
+def next_failure(
+    before: CredentialFailure | None, error: CredentialError, now: float
+) -> CredentialFailure:
+    """The failure after a source has failed once more."""
     failures = 1 if before is None else before.failures + 1
-    return Lack(error.problem, str(error), now, failures, error.inputs)
+    return CredentialFailure(error.problem, str(error), now, failures, error.inputs)

@@ -15,9 +15,8 @@ from dragoman.config.access_rules import SignInRule
 from dragoman.config.sign_in import SignIn
 from dragoman.keys.people import IDLE_S, Identity, email_of, rule_for
 from dragoman.keys.ring import Denied
-from dragoman.sign_in import desk as desks
+from dragoman.sign_in import sign_ins as module
 from dragoman.sign_in import tokens
-from dragoman.sign_in.desk import Busy, InvalidGrant, NotAllowed, Opened, SignInDesk
 from dragoman.sign_in.grants import (
     Granted,
     Redirect,
@@ -27,6 +26,7 @@ from dragoman.sign_in.grants import (
 )
 from dragoman.sign_in.jose import public_keys
 from dragoman.sign_in.provider import identity_of
+from dragoman.sign_in.sign_ins import Busy, InvalidGrant, NotAllowed, Opened, SignIns
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
 
@@ -43,8 +43,8 @@ URI = "http://127.0.0.1:14551/callback"
 REDIRECT = Redirect(uri=URI, state="s", challenge=challenge_of(VERIFIER), client="codex")
 
 
-class Desk(SignInDesk):
-    """A desk whose clock is set by hand."""
+class TimedSignIns(SignIns):
+    """Sign-ins whose clock is set by hand."""
 
     now = NOW
 
@@ -84,66 +84,68 @@ class Desk(SignInDesk):
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def sign_ins(tmp_path: Path) -> Iterator[TimedSignIns]:
     with closing(SqliteStore(tmp_path / "store.db")) as store:
-        yield Desk(store)
+        yield TimedSignIns(store)
 
 
-def test_a_replaced_refresh_token_gives_the_same_for_a_minute(desk: Desk) -> None:
-    first = desk.session("p").refresh_token
-    following = desk.begin_refresh(first)[0].refresh_token
-    desk.now += 60
-    assert desk.begin_refresh(first)[0].refresh_token == following
-    desk.now += 1
+def test_a_replaced_refresh_token_gives_the_same_for_a_minute(sign_ins: TimedSignIns) -> None:
+    first = sign_ins.session("p").refresh_token
+    following = sign_ins.begin_refresh(first)[0].refresh_token
+    sign_ins.now += 60
+    assert sign_ins.begin_refresh(first)[0].refresh_token == following
+    sign_ins.now += 1
     with pytest.raises(InvalidGrant):
-        desk.begin_refresh(first)
+        sign_ins.begin_refresh(first)
     with pytest.raises(InvalidGrant):
-        desk.begin_refresh(following)
+        sign_ins.begin_refresh(following)
 
 
-def test_a_session_that_nobody_renews_ends(desk: Desk) -> None:
-    token = desk.session("p").refresh_token
-    desk.now += IDLE_S + 1
+def test_a_session_that_nobody_renews_ends(sign_ins: TimedSignIns) -> None:
+    token = sign_ins.session("p").refresh_token
+    sign_ins.now += IDLE_S + 1
     with pytest.raises(InvalidGrant):
-        desk.begin_refresh(token)
+        sign_ins.begin_refresh(token)
 
 
-def test_one_request_asks_the_provider_and_the_others_do_not_wait(desk: Desk) -> None:
-    token = desk.session("p").refresh_token
-    assert desk.begin_refresh(token)[1] is None
-    desk.now += 60
-    asked = [desk.begin_refresh(token)[1] is not None for _ in range(3)]
+def test_one_request_asks_the_provider_and_the_others_do_not_wait(sign_ins: TimedSignIns) -> None:
+    token = sign_ins.session("p").refresh_token
+    assert sign_ins.begin_refresh(token)[1] is None
+    sign_ins.now += 60
+    asked = [sign_ins.begin_refresh(token)[1] is not None for _ in range(3)]
     assert asked == [True, False, False]
 
 
-def test_without_a_refresh_token_of_the_provider_the_sign_in_ends(desk: Desk) -> None:
-    token = desk.session().refresh_token
-    desk.now += 12 * 3600
-    token = desk.begin_refresh(token)[0].refresh_token
-    desk.now += 61
+def test_without_a_refresh_token_of_the_provider_the_sign_in_ends(sign_ins: TimedSignIns) -> None:
+    token = sign_ins.session().refresh_token
+    sign_ins.now += 12 * 3600
+    token = sign_ins.begin_refresh(token)[0].refresh_token
+    sign_ins.now += 61
     with pytest.raises(InvalidGrant):
-        desk.begin_refresh(token)
+        sign_ins.begin_refresh(token)
 
 
-def test_the_grace_for_the_provider_is_counted_from_its_first_failure(desk: Desk) -> None:
-    session = desk.session("p").session.id
-    desk.now += 24 * 3600
-    desk.unconfirmed(session)
-    desk.now += 3600
-    desk.unconfirmed(session)
-    desk.now += 1
+def test_the_grace_for_the_provider_is_counted_from_its_first_failure(
+    sign_ins: TimedSignIns,
+) -> None:
+    session = sign_ins.session("p").session.id
+    sign_ins.now += 24 * 3600
+    sign_ins.unconfirmed(session)
+    sign_ins.now += 3600
+    sign_ins.unconfirmed(session)
+    sign_ins.now += 1
     with pytest.raises(InvalidGrant):
-        desk.unconfirmed(session)
-    desk.renewed(session, Granted(identity=ADA, provider="q"))
-    desk.unconfirmed(session)
+        sign_ins.unconfirmed(session)
+    sign_ins.renewed(session, Granted(identity=ADA, provider="q"))
+    sign_ins.unconfirmed(session)
 
 
-def test_a_renewed_person_whom_no_rule_lets_in_is_signed_out(desk: Desk) -> None:
-    session = desk.session("p").session.id
+def test_a_renewed_person_whom_no_rule_lets_in_is_signed_out(sign_ins: TimedSignIns) -> None:
+    session = sign_ins.session("p").session.id
     moved = replace(ADA, email="ada@elsewhere.example")
     with pytest.raises(InvalidGrant):
-        desk.renewed(session, Granted(identity=moved, provider="q"))
-    ended = desk.store.people.session(session)
+        sign_ins.renewed(session, Granted(identity=moved, provider="q"))
+    ended = sign_ins.store.people.session(session)
     assert ended is not None
     assert ended.ended == NOW
 
@@ -157,112 +159,118 @@ def test_a_renewed_person_whom_no_rule_lets_in_is_signed_out(desk: Desk) -> None
         ({}, 61),
     ],
 )
-def test_a_code_is_for_who_asked_for_it(desk: Desk, changed: dict[str, str], after: float) -> None:
+def test_a_code_is_for_who_asked_for_it(
+    sign_ins: TimedSignIns, changed: dict[str, str], after: float
+) -> None:
     asked = {"client": "codex", "uri": URI, "verifier": VERIFIER, **changed}
-    code = desk.code()
-    desk.now += after
+    code = sign_ins.code()
+    sign_ins.now += after
     with pytest.raises(InvalidGrant):
-        desk.redeem(code, **asked)
+        sign_ins.redeem(code, **asked)
 
 
-def test_a_code_that_is_used_twice_ends_what_it_gave(desk: Desk) -> None:
-    code = desk.code()
-    opened = desk.redeem(code, "codex", URI, VERIFIER)
-    desk.now += 120
+def test_a_code_that_is_used_twice_ends_what_it_gave(sign_ins: TimedSignIns) -> None:
+    code = sign_ins.code()
+    opened = sign_ins.redeem(code, "codex", URI, VERIFIER)
+    sign_ins.now += 120
     with pytest.raises(InvalidGrant):
-        desk.redeem(code, "codex", URI, VERIFIER)
+        sign_ins.redeem(code, "codex", URI, VERIFIER)
     with pytest.raises(InvalidGrant):
-        desk.begin_refresh(opened.refresh_token)
-    actions = [line.action for line in desk.store.audit(10, only={"kind": "person"})]
+        sign_ins.begin_refresh(opened.refresh_token)
+    actions = [line.action for line in sign_ins.store.audit(10, only={"kind": "person"})]
     assert "reuse code" in actions
 
 
-def test_a_device_code_expires_and_is_taken_once(desk: Desk) -> None:
-    late, _ = desk.begin_device("codex")
-    code = desk.approved()
-    assert isinstance(desk.poll(code), Opened)
-    assert desk.poll(code) == "invalid_grant"
-    desk.now += 600
-    assert desk.poll(late) == "expired_token"
+def test_a_device_code_expires_and_is_taken_once(sign_ins: TimedSignIns) -> None:
+    late, _ = sign_ins.begin_device("codex")
+    code = sign_ins.approved()
+    assert isinstance(sign_ins.poll(code), Opened)
+    assert sign_ins.poll(code) == "invalid_grant"
+    sign_ins.now += 600
+    assert sign_ins.poll(late) == "expired_token"
 
 
-def test_an_expired_code_cannot_be_entered_or_approved(desk: Desk) -> None:
-    _, grant = desk.begin_device("codex")
-    begun = desk.enter(grant.user_code, "browser")
+def test_an_expired_code_cannot_be_entered_or_approved(sign_ins: TimedSignIns) -> None:
+    _, grant = sign_ins.begin_device("codex")
+    begun = sign_ins.enter(grant.user_code, "browser")
     assert begun is not None
-    desk.now += 601
-    assert desk.enter(grant.user_code, "browser") is None
-    assert desk.returned(begun[0], "browser") is None
-    assert desk.decide(begun[0], "browser", approves=True) is None
+    sign_ins.now += 601
+    assert sign_ins.enter(grant.user_code, "browser") is None
+    assert sign_ins.returned(begun[0], "browser") is None
+    assert sign_ins.decide(begun[0], "browser", approves=True) is None
 
 
 @pytest.mark.parametrize("changed", [{"subject": "2"}, {"issuer": "http://127.0.0.1:7"}])
-def test_nobody_takes_the_name_of_another(desk: Desk, changed: dict[str, str]) -> None:
+def test_nobody_takes_the_name_of_another(sign_ins: TimedSignIns, changed: dict[str, str]) -> None:
     """Whoever is given an address after somebody else, and all people of a company that has another
     provider, are let in by a name of their own."""
-    first = desk.session()
-    second = desk.poll(desk.approved(who=replace(ADA, **changed)))
+    first = sign_ins.session()
+    second = sign_ins.poll(sign_ins.approved(who=replace(ADA, **changed)))
     assert isinstance(second, Opened)
     assert second.person.id != first.person.id
     assert second.person.name.startswith(f"{first.person.name}:")
-    again = desk.poll(desk.approved(who=replace(ADA, **changed)))
+    again = sign_ins.poll(sign_ins.approved(who=replace(ADA, **changed)))
     assert isinstance(again, Opened)
     assert again.person == second.person
-    assert len(desk.store.people.sessions(first.person.id)) == 1
+    assert len(sign_ins.store.people.sessions(first.person.id)) == 1
 
 
-def test_who_is_disabled_cannot_sign_in_or_renew(desk: Desk) -> None:
-    opened = desk.session("p")
-    desk.store.people.save_person(replace(opened.person, enabled=False))
+def test_who_is_disabled_cannot_sign_in_or_renew(sign_ins: TimedSignIns) -> None:
+    opened = sign_ins.session("p")
+    sign_ins.store.people.save_person(replace(opened.person, enabled=False))
     with pytest.raises(InvalidGrant):
-        desk.begin_refresh(opened.refresh_token)
+        sign_ins.begin_refresh(opened.refresh_token)
     with pytest.raises(NotAllowed):
-        desk.signed_in(desk.visit("browser", redirect=REDIRECT)[0], Granted(identity=ADA))
+        sign_ins.signed_in(sign_ins.visit("browser", redirect=REDIRECT)[0], Granted(identity=ADA))
 
 
-def test_sign_ins_that_nobody_ends_are_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desks, "MOST_PENDING", 3)
+def test_sign_ins_that_nobody_ends_are_bounded(
+    sign_ins: TimedSignIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_PENDING", 3)
     for _ in range(3):
-        desk.begin_device("codex")
+        sign_ins.begin_device("codex")
     with pytest.raises(Busy):
-        desk.begin_device("codex")
-    desk.store.sweep(NOW + 700)
-    desk.begin_device("codex")
+        sign_ins.begin_device("codex")
+    sign_ins.store.sweep(NOW + 700)
+    sign_ins.begin_device("codex")
 
 
-def test_sessions_of_a_person_are_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desks, "MOST_SESSIONS", 2)
-    first = desk.session("p")
+def test_sessions_of_a_person_are_bounded(
+    sign_ins: TimedSignIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_SESSIONS", 2)
+    first = sign_ins.session("p")
     for _ in range(2):
-        desk.now += 1
-        desk.session("p")
-    assert len(desk.store.people.sessions()) == 2
+        sign_ins.now += 1
+        sign_ins.session("p")
+    assert len(sign_ins.store.people.sessions()) == 2
     with pytest.raises(InvalidGrant):
-        desk.begin_refresh(first.refresh_token)
+        sign_ins.begin_refresh(first.refresh_token)
 
 
-def test_signing_keys_are_replaced_and_overlap(desk: Desk) -> None:
+def test_signing_keys_are_replaced_and_overlap(sign_ins: TimedSignIns) -> None:
     url = SETTINGS.public_url
     cipher = AesGcmCipher(Secret("a key of the store"))
-    opened = desk.session()
-    known = {key.id: key for key in desk.ensure_signing_key(url)}
+    opened = sign_ins.session()
+    known = {key.id: key for key in sign_ins.ensure_signing_key(url)}
     issued = tokens.AccessTokens(url, known, cipher)
-    token = issued.issue(opened.session.id, opened.person, desk.now, 3600)
+    token = issued.issue(opened.session.id, opened.person, sign_ins.now, 3600)
     assert token is not None
-    desk.now += tokens.ROTATE_AFTER_S + 1
-    known |= {key.id: key for key in desk.ensure_signing_key(url)}
+    sign_ins.now += tokens.ROTATE_AFTER_S + 1
+    known |= {key.id: key for key in sign_ins.ensure_signing_key(url)}
     assert len(known) == 2
-    assert issued.session_of(token.encode(), desk.now) is not None
-    desk.now += 3 * 24 * 3600
+    assert issued.session_of(token.encode(), sign_ins.now) is not None
+    sign_ins.now += 3 * 24 * 3600
     with pytest.raises(Denied):
-        issued.session_of(token.encode(), desk.now)
+        issued.session_of(token.encode(), sign_ins.now)
 
 
-def test_a_token_is_taken_for_a_minute_after_it_expired(desk: Desk) -> None:
+def test_a_token_is_taken_for_a_minute_after_it_expired(sign_ins: TimedSignIns) -> None:
     """A14: Codex renews one only when it has expired."""
-    opened, url = desk.session(), SETTINGS.public_url
+    opened, url = sign_ins.session(), SETTINGS.public_url
     cipher = AesGcmCipher(Secret("a key of the store"))
-    known = {key.id: key for key in desk.ensure_signing_key(url)}
+    known = {key.id: key for key in sign_ins.ensure_signing_key(url)}
     issued = tokens.AccessTokens(url, known, cipher)
     token = issued.issue(opened.session.id, opened.person, NOW, 3600)
     assert token is not None

@@ -1,4 +1,4 @@
-"""The credentials of one worker's accounts, as the owner has told them."""
+"""The credentials of one worker's accounts, as the owner reports them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from dragoman.accounts.credentials.decide.refreshing import (
     Credential,
     CredentialError,
-    Lack,
-    another_lack,
+    CredentialFailure,
+    next_failure,
 )
 from dragoman.accounts.credentials.messages import (
     KNOWN,
@@ -44,24 +44,28 @@ class NoCredential(Exception):
     """An account has no credential to authorise a request by. The message says why."""
 
 
-class Held:
+class AccountCredential:
     """The credential of one account, in one worker. `on_change` is called when it, or why there is
     none, has changed."""
 
     def __init__(
-        self, account: Account, place: Place, owner: Peer, on_change: Callable[[Held], None]
+        self,
+        account: Account,
+        place: Place,
+        owner: Peer,
+        on_change: Callable[[AccountCredential], None],
     ) -> None:
         self.account = account
         self.place = place
         self.id = id_of(account, place)
         self.credential: Credential | None = None
-        self.lack: Lack | None = None
+        self.failure: CredentialFailure | None = None
         self.inputs = ""
         """The print of what the last credential was obtained with."""
         self.is_of_new_inputs = False
         """Whether that is another than the time before."""
         self.was_reported = False
-        """Whether the pool was told that there is no usable one."""
+        """Whether it was reported to the pool that there is no usable one."""
         self.is_needed = True
         """Whether the configuration that is served has the account so."""
         self._owner = owner
@@ -82,11 +86,11 @@ class Held:
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_S):
-                while self.usable(time.time()) is None and self.lack is None:
+                while self.usable(time.time()) is None and self.failure is None:
                     self._changed.clear()
                     await self._changed.wait()
         if self.usable(time.time()) is None:
-            raise NoCredential(self.lack.why if self.lack is not None else PREPARING)
+            raise NoCredential(self.failure.why if self.failure is not None else PREPARING)
 
     async def renew(self, used: Credential) -> None:
         """Wait for another credential than one that was refused as expired.
@@ -97,7 +101,7 @@ class Held:
         if not self.is_needed:
             raise NoCredential("its configuration was replaced")
         if used.is_same(self.credential):
-            self.credential, self.lack = None, None
+            self.credential, self.failure = None, None
             self.want(used)
         await self.ready()
 
@@ -116,8 +120,8 @@ class Held:
         self._owner.report(LEAVE, Leave(self.id))
 
     def learn(self, known: Known) -> None:
-        """The owner has told what it knows."""
-        former, self.credential, self.lack = self.inputs, known.credential, known.lack
+        """The owner has reported what it knows."""
+        former, self.credential, self.failure = self.inputs, known.credential, known.failure
         if known.credential is not None:
             self.inputs = known.credential.inputs
             self.is_of_new_inputs = bool(former) and former != self.inputs
@@ -134,74 +138,76 @@ class Credentials:
         self,
         owner: Peer,
         obtain: Source,
-        on_change: Callable[[Held], None],
+        on_change: Callable[[AccountCredential], None],
         is_out: Callable[[str], bool] = lambda name: True,
     ) -> None:
         self._is_out = is_out
         self._owner = owner
         self._obtain = obtain
         self._on_change = on_change
-        self._held: dict[str, Held] = {}
+        self._entries: dict[str, AccountCredential] = {}
         self._runs = False
         owner.handlers.receive(KNOWN, self._known)
         owner.handlers.answer(OBTAIN, self._obtained)
 
-    def of(self, account: Account, place: Place) -> Held:
+    def of(self, account: Account, place: Place) -> AccountCredential:
         """The credential of an account for requests that are sent to `place`."""
-        held = self._held.get(id_of(account, place))
-        if held is None:
-            held = Held(account, place, self._owner, self._on_change)
-            self._held[held.id] = held
+        entry = self._entries.get(id_of(account, place))
+        if entry is None:
+            entry = AccountCredential(account, place, self._owner, self._on_change)
+            self._entries[entry.id] = entry
             if self._runs:
-                held.want()
-        return held
+                entry.want()
+        return entry
 
     def ends(self) -> dict[tuple[str, str], float]:
         """When credentials end that do, in Unix seconds, by upstream and account."""
         return {
-            (held.account.upstream, held.account.name): held.credential.expires_at
-            for held in self._held.values()
-            if held.credential is not None and held.credential.expires_at < inf
+            (entry.account.upstream, entry.account.name): entry.credential.expires_at
+            for entry in self._entries.values()
+            if entry.credential is not None and entry.credential.expires_at < inf
         }
 
     def serve(self, accounts: Iterable[tuple[Account, Place]]) -> None:
         """Hold the credentials of these accounts, and of no others."""
         wanted = {id_of(account, place): (account, place) for account, place in accounts}
-        for id in [id for id in self._held if id not in wanted]:
-            self._held.pop(id).leave()
+        for id in [id for id in self._entries if id not in wanted]:
+            self._entries.pop(id).leave()
         for account, place in wanted.values():
-            held = self.of(account, place)
+            entry = self.of(account, place)
             if self._runs:
-                self._on_change(held)
+                self._on_change(entry)
 
     def start(self) -> None:
         """Ask for the credentials, in the running loop."""
         self._runs = True
-        for held in self._held.values():
-            held.want()
+        for entry in self._entries.values():
+            entry.want()
 
     def _known(self, peer: Peer, known: Known) -> None:
-        if (held := self._held.get(known.id)) is not None:
-            held.learn(known)
+        if (entry := self._entries.get(known.id)) is not None:
+            entry.learn(known)
 
-    def _forgiven(self, held: Held, asked: Obtain) -> Obtain:
+    def _forgiven(self, entry: AccountCredential, asked: Obtain) -> Obtain:
         """What is asked, without what was refused before if a person has enabled the account."""
-        if held.was_reported and not self._is_out(held.account.name):
-            return replace(asked, lack=None)
+        if entry.was_reported and not self._is_out(entry.account.name):
+            return replace(asked, failure=None)
         return asked
 
     async def _obtained(self, peer: Peer, asked: Obtain) -> Known:
-        held = self._held.get(asked.id)
+        entry = self._entries.get(asked.id)
         now = time.time()
         try:
-            if held is None:
+            if entry is None:
                 raise CredentialError("unavailable", "its configuration was replaced")
-            credential = await self._obtain(held.account, held.place, self._forgiven(held, asked))
+            credential = await self._obtain(
+                entry.account, entry.place, self._forgiven(entry, asked)
+            )
             if credential.is_same(asked.dead) or not credential.is_usable(time.time()):
                 why = "its source has only a credential that has expired, and is asked again"
                 raise CredentialError("expired", why)
         except CredentialError as error:
-            return Known(asked.id, lack=another_lack(asked.lack, error, now))
+            return Known(asked.id, failure=next_failure(asked.failure, error, now))
         return Known(asked.id, credential)
 
 

@@ -105,7 +105,7 @@ def check_allowed(rules: Sequence[SignInRule], identity: Identity) -> SignInRule
     return rule
 
 
-class SignInDesk:
+class SignIns:
     """Sign-ins, sessions and signing keys in one store, for `actor`."""
 
     def __init__(

@@ -19,14 +19,14 @@ class AskStore(Protocol):
 
 
 class StoredLogins:
-    """Implements `dragoman.accounts.credentials.rotating.Keeper`."""
+    """Implements `dragoman.accounts.credentials.rotating.LoginStore`."""
 
     def __init__(self, ask: AskStore, cipher: AccountCipher) -> None:
         self._ask = ask
         self._cipher = cipher
 
     async def read(self, name: str) -> tuple[bytes | None, bytes]:
-        """See `Keeper.read`."""
+        """See `LoginStore.read`."""
 
         def read(store: Store) -> tuple[bytes | None, bytes]:
             sealed = store.credential(name)
@@ -35,7 +35,7 @@ class StoredLogins:
         return await self._asked(read)
 
     async def swap(self, name: str, before: bytes | None, after: bytes) -> bytes | None:
-        """See `Keeper.swap`."""
+        """See `LoginStore.swap`."""
 
         def swap(store: Store) -> bytes | None:
             sealed = self._cipher.seal_credential(after, name)

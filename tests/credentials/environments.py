@@ -1,4 +1,4 @@
-"""A world for sources of credentials in which the simulator's authority answers, no sockets."""
+"""An environment for sources of credentials: the simulator's authority, without sockets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError, Lack
-from dragoman.accounts.credentials.io import Answer, Ask, Unanswered, World
+from dragoman.accounts.credentials.decide.refreshing import (
+    Credential,
+    CredentialError,
+    CredentialFailure,
+)
+from dragoman.accounts.credentials.io import Answer, Ask, Environment, Unanswered
 from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.place import Place
 from dragoman.accounts.credentials.sources import obtain
@@ -48,11 +52,11 @@ class Clouds:
         return Answer(status, {name.lower(): value for name, value in found}, body)
 
     async def obtain(
-        self, settings: Credentials, place: Place = PLACE, lack: Lack | None = None
+        self, settings: Credentials, place: Place = PLACE, failure: CredentialFailure | None = None
     ) -> Credential:
         account = Account(name="one", upstream="cloud", credentials=settings)
-        world = World(self.fetch, time.time, self.environ)
-        return await obtain(account, place, Obtain("", None, lack), world)
+        environment = Environment(self.fetch, time.time, self.environ)
+        return await obtain(account, place, Obtain("", None, failure), environment)
 
 
 def settings_of(credentials: str) -> Credentials:
