@@ -91,7 +91,7 @@ class StoredAnswers(Struct, frozen=True, kw_only=True):
     """A stored answer as a client gets it by its id, from its input as JSON and the query; None if
     it is as it was."""
     deleted: Callable[[str], JsonObject]
-    """What a client is told of a deleted answer."""
+    """What a client receives for a deleted answer."""
     cancels_finished: bool = False
     """Whether to cancel an answer that is over does nothing; otherwise it is an error."""
 
