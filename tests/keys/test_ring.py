@@ -215,6 +215,16 @@ def test_keys_and_teams_that_are_not_retained_are_refused() -> None:
     assert denial(ring) is None
 
 
+def test_forgotten_keys_are_refused_and_leave_nothing_behind() -> None:
+    ring = KeyRing()
+    ring.update([stored("k"), stored("other")])
+    ring.forget(["k", "nobody"])
+    assert denial(ring) is Denial.UNKNOWN
+    assert (ring.count, ring.caller("k")) == (1, None)
+    ring.update([stored("k")])
+    assert denial(ring) is None
+
+
 def test_rules_that_cannot_be_followed_refuse_their_key_alone() -> None:
     ring = KeyRing([FixedKey("fixed", KeyRules(team="t"), (digest_of(b"fixed-key"),))])
     other = make_key(bytes(32))

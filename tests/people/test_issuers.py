@@ -229,3 +229,13 @@ async def test_an_issuer_that_is_away_is_asked_once_however_many_name_it(
         for _ in range(2):
             await asyncio.gather(*(known.fetch(forged) for _ in range(20)))
     assert len(asked) == 1
+
+
+def test_clients_that_an_issuer_names_are_bounded(
+    gateway: RunningGateway, issuer: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issuers, "_MOST_CLIENTS", 3)
+    tokens = [signed(issuer, claims(issuer, sub=f"branch-{number}")) for number in range(8)]
+    for token in [*tokens, tokens[0]]:
+        assert ask(gateway.base_url, token).status == 200
+        assert gateway.app._services.keys.count <= 3

@@ -24,7 +24,7 @@ class AccountCipher(Protocol):
         """
 
     def seal_credential(self, text: bytes, name: str) -> bytes:
-        """What is kept of the credential of an account, encrypted.
+        """The login of an account, encrypted.
 
         Raises:
             SealError: there is no key to encrypt it with.

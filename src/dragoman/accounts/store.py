@@ -394,10 +394,10 @@ class Store(AuditLog, Protocol):
         """Give these claims up: what they were made for was not done."""
 
     def credential(self, name: str) -> bytes | None:
-        """What is kept of the credential of an account, sealed; None for nothing."""
+        """The stored login of an account, sealed; None if there is none."""
 
     def swap_credential(self, name: str, before: bytes | None, after: bytes) -> bool:
-        """Keep `after` of the credential of an account if `before` is what is kept. Returns whether
+        """Store `after` as the login of an account if `before` is what is stored. Returns whether
         it was: of several that do so at once, one does."""
 
     def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:

@@ -443,6 +443,14 @@ class KeyRing:
         left = [team for team in self._teams.values() if team.name not in known_teams]
         self.update(teams=[replace(team, removed=team.removed or 0.0) for team in left])
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Refuse the keys of these names, which are not of the configuration, and forget them."""
+        for name in names:
+            if self._keys.pop(name, None) is not None and name not in self._clients:
+                self._put(name, {}, None)
+                del self._digests[name]
+                self.unusable.pop(name, None)
+
     def _put_client(self, client: FixedKey) -> None:
         caller = self._usable(client.name, client.rules)
         secrets = {} if caller is None else {one: _Secret(caller) for one in client.digests}

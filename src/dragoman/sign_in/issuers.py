@@ -34,6 +34,8 @@ _log = logging.getLogger("dragoman.gateway")
 
 _MOST_KNOWN: Final = 10_000
 """Tokens whose claims are remembered."""
+_MOST_CLIENTS: Final = 10_000
+"""Clients that are known at once: an issuer may name another one in each token."""
 
 
 class _Known(Struct, frozen=True):
@@ -118,6 +120,8 @@ class JwtIssuers:
         digest = hashlib.sha256(f"token of\0{known.name}".encode()).digest()
         rule = self._clients.get(known.name)
         if rule is not known.rule or self._ring.caller(known.name) is None:
+            if rule is None and len(self._clients) >= _MOST_CLIENTS:
+                self.retire()
             self._clients[known.name] = known.rule
             secret = StoredSecret(digest=digest, ending="", created=0.0)
             made = StoredKey(
@@ -127,8 +131,9 @@ class JwtIssuers:
         return digest
 
     def retire(self) -> None:
-        """Refuse all clients: other issuers take their place."""
-        self._ring.update(StoredKey(name=one, created=0.0, removed=0.0) for one in self._clients)
+        """Refuse all clients, until they present a token again."""
+        self._ring.forget(self._clients)
+        self._clients.clear()
 
     def _read_later(self, issuer: JwtIssuer) -> asyncio.Task[None]:
         """Read the keys of an issuer, which anybody may cause who names it: once at a time, and not

@@ -33,11 +33,11 @@ HTML: Final = b"content-type: text/html; charset=utf-8\r\n"
 
 def code_page(csrf: str, code: str = "", problem: str = "") -> bytes:
     """The page on which a code is entered."""
-    told = f"<p role=alert><strong>{escape(problem)}</strong></p>" if problem else ""
+    alert = f"<p role=alert><strong>{escape(problem)}</strong></p>" if problem else ""
     return _page(
         "Sign in",
-        f"{told}<p>Enter the code that your program shows, and go on only if you have started that "
-        "sign-in yourself, just now.</p>"
+        f"{alert}<p>Enter the code that your program shows, and go on only if you have started "
+        "that sign-in yourself, just now.</p>"
         '<form method="post" action="/device">'
         f'<input type="hidden" name="csrf" value="{escape(csrf)}">'
         f'<label>Code<input name="user_code" value="{escape(code)}" maxlength="20" required '

@@ -190,7 +190,7 @@ class SignIns:
         state: the former was in addresses, and whoever began the visit knows it.
 
         Raises:
-            NotAllowed: the person may not sign in; the program is told.
+            NotAllowed: the person may not sign in; the program receives `access_denied`.
         """
         id = tokens.digest(state)
         with self._store.deciding():
@@ -566,7 +566,7 @@ class SignIns:
     def _save(self, id: str, grant: Grant) -> None:
         alias = tokens.digest(grant.user_code) if isinstance(grant, DeviceGrant) else ""
         sealed = self._cipher.seal_sign_in(_encode(grant), id)
-        # A minute more, in which its end is told rather than that there is none.
+        # A minute more, in which the answer is that it has expired, not that there is none.
         pending = Pending(id=id, alias=alias, expires=grant.expires + 60.0, sealed=sealed)
         self._store.save_pending(pending)
 

@@ -158,7 +158,7 @@ def authoriser_of(
     account: Account, place: Place, credentials: Credentials | None
 ) -> Authoriser | None:
     """What authorises the requests of an account; None if it has a key, or nothing. `credentials`
-    are those that expire; None: there is nobody to obtain them."""
+    are those that expire; None: they cannot be obtained."""
     settings = account.credentials
     if settings is None:
         return None

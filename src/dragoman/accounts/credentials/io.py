@@ -144,7 +144,7 @@ class Environment:
             # What has left the group may have its end of the pipes for as long as it runs.
             transport.close()
         if status:
-            # Clients are told the reason, and what it printed may be anything.
+            # Clients receive the reason, and what it printed may be anything.
             for line in errors.decode("utf-8", "replace").strip().splitlines()[-1:]:
                 _log.warning("a command of credentials failed: %s", _masked(line, environ))
             raise _failed(f"failed with status {status}")

@@ -1,4 +1,4 @@
-"""What workers and the owner of credentials tell each other."""
+"""Messages between workers and the owner of credentials."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The owner of credentials: it decides when one is obtained, once for all workers.
 
 It obtains none itself: it asks one of the workers that want it, which have the connections to do
-so, and tells the outcome to all.
+so, and reports the outcome to all.
 """
 
 from __future__ import annotations

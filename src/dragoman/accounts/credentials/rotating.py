@@ -22,7 +22,7 @@ from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.place import check_inputs
 
 REDEEMING_S = 30.0
-"""Seconds after which whoever redeems a token is gone."""
+"""Seconds after which a process that redeems a token has ended."""
 _LOOK_AGAIN_S = 0.25
 _STORE_TRIES = 20
 
@@ -30,9 +30,10 @@ ENDED = "its login was being renewed when the gateway or the connection ended: s
 
 
 class StoredLogin(Struct, frozen=True, omit_defaults=True):
-    """What is kept of a login. `given` is the print of the refresh token that the configuration
-    has; `token` is the one to redeem next. `redeeming` is since when somebody does, in Unix
-    seconds, 0 if nobody does. `credential` is what the last one was redeemed for."""
+    """A login of an account, as it is stored. `given` is the print of the refresh token that the
+    configuration has; `token` is the one to redeem next. `redeeming` is since when a process
+    redeems it, in Unix seconds, 0 if none does. `credential` is what the last one was redeemed
+    for."""
 
     given: str
     token: str
@@ -41,19 +42,19 @@ class StoredLogin(Struct, frozen=True, omit_defaults=True):
 
 
 class LoginStore(Protocol):
-    """Where logins of accounts are kept, by the name of the account. What is kept is passed as it
-    was read, to be replaced only if it is still the same."""
+    """A store of the logins of accounts, by the name of the account. A login is passed as it was
+    read, and replaced only if it is still the same."""
 
     async def read(self, name: str) -> tuple[bytes | None, bytes]:
-        """What is kept, sealed and opened; None and nothing if nothing is.
+        """The stored login, sealed and opened; None and empty if there is none.
 
         Raises:
             CredentialError: it cannot be read.
         """
 
     async def swap(self, name: str, before: bytes | None, after: bytes) -> bytes | None:
-        """Keep something else if `before`, sealed, is what is kept. Returns it sealed; None if
-        another is kept meanwhile.
+        """Replace the login if `before`, sealed, is what is stored. Returns the new one sealed;
+        None if another was stored meanwhile.
 
         Raises:
             CredentialError: it cannot be written.
@@ -69,7 +70,7 @@ class Redeemed(Struct, frozen=True):
 
 
 class NotRedeemed(Exception):
-    """A refresh token was not redeemed: the server said so, or never heard of it."""
+    """A refresh token was not redeemed: the server refused it, or did not receive it."""
 
     def __init__(self, error: CredentialError) -> None:
         super().__init__(str(error))
@@ -77,7 +78,7 @@ class NotRedeemed(Exception):
 
 
 Redeem = Callable[[str], Awaitable[Redeemed]]
-"""Redeems a refresh token; raises `NotRedeemed`, or `CredentialError` if nobody knows."""
+"""Redeems a refresh token; raises `NotRedeemed`, or `CredentialError` if that is unknown."""
 
 
 async def renewed(
@@ -96,37 +97,37 @@ async def renewed(
     mark = hashlib.sha256(given.encode()).hexdigest()[:16]
     while True:
         sealed, text = await logins.read(name)
-        kept = msgspec.msgpack.decode(text, type=StoredLogin) if text else None
-        if kept is None or kept.given != mark:
+        stored = msgspec.msgpack.decode(text, type=StoredLogin) if text else None
+        if stored is None or stored.given != mark:
             # Nobody has signed in before, or somebody has signed in again.
-            kept = StoredLogin(mark, given)
+            stored = StoredLogin(mark, given)
         now = environment.clock()
-        if kept.credential is not None and _is_new(kept.credential, asked.dead, now):
-            return kept.credential
-        if kept.redeeming:
+        if stored.credential is not None and _is_new(stored.credential, asked.dead, now):
+            return stored.credential
+        if stored.redeeming:
             # Clocks of instances differ.
-            if abs(now - kept.redeeming) < REDEEMING_S:
+            if abs(now - stored.redeeming) < REDEEMING_S:
                 await asyncio.sleep(_LOOK_AGAIN_S)
                 continue
             raise CredentialError("login_needed", ENDED, mark)
         check_inputs(mark, asked.failure)
-        claim = await logins.swap(name, sealed, _written(replace(kept, redeeming=now)))
+        claim = await logins.swap(name, sealed, _written(replace(stored, redeeming=now)))
         if claim is not None:
-            return await _redeemed(logins, name, claim, kept, redeem)
+            return await _redeemed(logins, name, claim, stored, redeem)
 
 
 async def _redeemed(
-    logins: LoginStore, name: str, claim: bytes, kept: StoredLogin, redeem: Redeem
+    logins: LoginStore, name: str, claim: bytes, stored: StoredLogin, redeem: Redeem
 ) -> Credential:
-    """Redeem the token of `kept`, which nobody else does: `claim` says so in the store."""
+    """Redeem the token of `stored`, which nobody else does: `claim` says so in the store."""
     try:
-        found = await redeem(kept.token)
+        found = await redeem(stored.token)
     except NotRedeemed as refused:
-        await logins.swap(name, claim, _written(kept))
+        await logins.swap(name, claim, _written(stored))
         error = refused.error
-        raise CredentialError(error.problem, str(error), kept.given) from None
-    credential = replace(found.credential, inputs=kept.given)
-    after = replace(kept, token=found.token or kept.token, credential=credential)
+        raise CredentialError(error.problem, str(error), stored.given) from None
+    credential = replace(found.credential, inputs=stored.given)
+    after = replace(stored, token=found.token or stored.token, credential=credential)
     for left in reversed(range(_STORE_TRIES)):
         try:
             await logins.swap(name, claim, _written(after))
@@ -140,9 +141,9 @@ async def _redeemed(
 
 
 def _is_new(credential: Credential, dead: Credential | None, now: float) -> bool:
-    """Whether a credential that was kept needs no refresh yet."""
+    """Whether a credential that was stored needs no refresh yet."""
     return not credential.is_same(dead) and credential.expires_at - now > credential.soft_s
 
 
-def _written(kept: StoredLogin) -> bytes:
-    return msgspec.msgpack.encode(kept)
+def _written(stored: StoredLogin) -> bytes:
+    return msgspec.msgpack.encode(stored)

@@ -52,7 +52,7 @@ class BudgetSample(Struct, frozen=True):
 class Snapshot(Struct, frozen=True):
     """The content of a scrape. `accounts` counts accounts by upstream and state, `quotas` has the
     windows of accounts' quotas whose use is known, `budgets` the limits of cost, `credentials` when
-    those that are held of accounts end, by upstream and account."""
+    those of accounts end, by upstream and account."""
 
     counts: Counts
     accounts: Mapping[tuple[str, str], int]

@@ -97,7 +97,7 @@ def error_frames(answer: Answer, failure: Failure, sent: int) -> tuple[bytes, ..
     return (named_frame("error", msgspec.json.encode(event)), _end(answer))
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- contents ------------------------------------------------------------------------------------
 
 
 def _refusal(answer: Answer) -> Failure | None:
