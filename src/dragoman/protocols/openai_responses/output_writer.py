@@ -120,6 +120,8 @@ class PartsItem(Item, kw_only=True):
         part[member], self.text = self.text.value(), None
         place, encoded = self._part_place(form), Raw(to_json(part))
         self.value[form.content].append(encoded)
+        if frames.is_silent:
+            return b""
         whole = {**place, member: part[member]}
         if "logprobs" in part:
             whole["logprobs"] = part["logprobs"]
