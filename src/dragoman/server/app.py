@@ -225,8 +225,12 @@ class Gateway:
             take_key(incoming, codec.endpoint)
         admin = now.admin if path == "/admin" or path.startswith(_ADMIN) else None
         is_open = now.keys.is_open
-        for_pages = not operators and not path.startswith(_OF_BROWSERS)
-        if now.config.server.cors and not is_open and for_pages:
+        if (
+            now.config.server.cors
+            and not is_open
+            and not operators
+            and not path.startswith(_OF_BROWSERS)
+        ):
             if incoming.method == "OPTIONS":
                 _grant(incoming)
             else:

@@ -493,9 +493,13 @@ class Exchange:
         while True:
             context.record.sent_at = time.perf_counter()
             context.record.bytes_up, context.record.bytes_down = len(context.call.body), 0
-            rounds = context.rounds = self._rounds(context, lease, builder, client)
+            rounds = context.rounds = (
+                None
+                if context.call.search is None
+                else self._rounds(context, lease, builder, client)
+            )
             try:
-                used = await builder.ready()
+                used = None if builder.is_ready else await builder.ready()
                 answer = await _send(context, lease, builder, client)
                 try:
                     self._upstreams.pool.heard(lease, answer.headers)
@@ -543,11 +547,9 @@ class Exchange:
         lease: Lease,
         builder: UpstreamRequestBuilder,
         client: UpstreamClient,
-    ) -> Rounds | None:
+    ) -> Rounds:
         """The calls that may follow the first, where the model may have the web searched."""
         call = context.call
-        if call.search is None:
-            return None
 
         async def ask() -> UpstreamResponse:
             answer = await _send(context, lease, builder, client)
@@ -688,8 +690,8 @@ def _socket_use(context: RequestContext) -> SocketUse | None:
     upstream, continuation = context.plan.upstream, context.incoming.continuation
     if continuation is not None:
         continuation.add = None
-    turn = upstream.endpoint.socket_turn
-    if turn is None or upstream.websocket == "off":
+    turn = None if upstream.websocket == "off" else upstream.endpoint.socket_turn
+    if turn is None:
         return None
     keys = context.keys
     known = keys.aliases[0] if keys.aliases else keys.lookup
