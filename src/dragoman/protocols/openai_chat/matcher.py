@@ -240,7 +240,7 @@ class Progress(Struct, eq=False):
             self._take_call(one)
         if len(texts) == 1 and not calls and not (delta.reasoning and delta.reasoning_content):
             return texts[0]
-        elif len(calls) == 1 and not texts and not calls[0].id and not calls[0].called:
+        if len(calls) == 1 and not texts and not calls[0].id and not calls[0].called:
             return self.member, calls[0].text
         return "", ""
 
