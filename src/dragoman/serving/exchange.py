@@ -480,19 +480,20 @@ class Exchange:
             Refused: the policy does not allow to leave out reasoning that the account cannot use.
         """
         client, builder = self._upstreams.client, self._upstreams.builders.of(lease.account)
-        if context.record.bodies is not None:
-            client = ObservedClient(client, context.record.bodies)
+        record = context.record
+        if record.bodies is not None:
+            client = ObservedClient(client, record.bodies)
         context.call.account, context.call.mask = builder.tag, builder.mask
         context.call.search_anew()
         dropped = 0
-        if context.has_choice or context.record.attempts > 1:
+        if context.has_choice or record.attempts > 1:
             # Else there is no other account that reasoning could be of.
             dropped = await self._conversations.drop_foreign_reasoning(context, lease)
         repeated = renewed = False
         used: Credential | None = None
         while True:
-            context.record.sent_at = time.perf_counter()
-            context.record.bytes_up, context.record.bytes_down = len(context.call.body), 0
+            record.sent_at = time.perf_counter()
+            record.bytes_up, record.bytes_down = len(context.call.body), 0
             rounds = context.rounds = (
                 None
                 if context.call.search is None
@@ -512,7 +513,7 @@ class Exchange:
                     else:
                         await deliver_stream(context, context.delivery, lease, answer, builder.mask)
                 finally:
-                    context.record.bytes_down = answer.received
+                    record.bytes_down = answer.received
                     answer.close()
                     if rounds is not None:
                         rounds.close()
