@@ -106,7 +106,7 @@ class PartsItem(Item, kw_only=True):
         ended, form, frames = self.end_part(), _FORMS[kind], self.output.frames
         self.part = {"type": kind, **form.empty()}
         self.value.setdefault(form.content, [])
-        place = self._part_place(form)
+        place = {} if frames.is_silent else self._part_place(form)
         tail = b',"logprobs":[]' if kind == "output_text" else b""
         self.text = TextInProgress(frames, f"{form.texts}.delta", place, tail)
         return ended + frames.event(f"{form.parts}.added", {**place, "part": self.part})
@@ -118,8 +118,11 @@ class PartsItem(Item, kw_only=True):
         part, form = self.part, _FORMS[self.part["type"]]
         member = "refusal" if "refusal" in part else "text"
         part[member], self.text = self.text.value(), None
+        if self.output.frames.is_silent:
+            self.value[form.content].append(part)
+            return b""
         encoded = Raw(to_json(part))
-        ended = b"" if self.output.frames.is_silent else self._part_ended(form, member, encoded)
+        ended = self._part_ended(form, member, encoded)
         self.value[form.content].append(encoded)
         return ended
 
