@@ -216,10 +216,59 @@ def _paired(side: JsonObject) -> tuple[str, Any]:
     return side["name"], side.get("id")
 
 
+_CONTENT = frozenset({"text", "image", "audio", "document", "video"})
+
+
+def check_interactions_request(body: JsonObject) -> None:
+    """The results of a turn's calls follow it, in any order and named; a signed thought stands
+    before the first of the calls; nothing said is empty; nothing is stored."""
+    steps = body["input"]
+    assert body["store"] is False
+    assert steps[-1]["type"] in ("user_input", "function_result"), "the model is to answer"
+    called: dict[str, str] = {}
+    waiting: set[str] = set()
+    signed = False
+    for step in steps:
+        kind = step["type"]
+        if kind == "function_call":
+            assert "call_id" not in step
+            assert isinstance(step["arguments"], dict)
+            assert step["id"] not in called, "two calls share an id"
+            assert signed, "a call has a signature"
+            assert _NAME[128].fullmatch(step["name"])
+            called[step["id"]] = step["name"]
+            waiting.add(step["id"])
+        elif kind == "function_result":
+            assert "id" not in step
+            assert step["call_id"] in waiting, "a result follows its call"
+            waiting.remove(step["call_id"])
+            assert step["name"] == called[step["call_id"]]
+            assert step["result"] != []
+        elif kind == "user_input":
+            assert not waiting, "calls are answered before the user speaks"
+        elif kind == "thought":
+            assert step["signature"], "a signature is never empty"
+        signed = kind == "thought" or (signed and kind not in ("user_input", "function_result"))
+        if kind in ("user_input", "model_output"):
+            assert step["content"], "a step says something"
+            assert {part["type"] for part in step["content"]} <= _CONTENT
+            assert all(part.get("text", "x") for part in step["content"]), "no text is empty"
+    assert not waiting, "every call is answered"
+    assert body.get("system_instruction") != ""
+    names = [tool["name"] for tool in body.get("tools", ()) if tool["type"] == "function"]
+    assert len(set(names)) == len(names), "two tools share a name"
+    assert all(_NAME[128].fullmatch(name) for name in names)
+    choice = body.get("generation_config", {}).get("tool_choice")
+    if isinstance(choice, dict):
+        assert set(choice["allowed_tools"]["tools"]) <= set(names)
+    assert choice in (None, "none") or names, "a choice of tools needs tools"
+
+
 REQUEST_CHECKERS: dict[str, Callable[[JsonObject], None]] = {
     "openai_chat": check_chat_request,
     "anthropic_messages": check_messages_request,
     "openai_responses": check_responses_request,
     "google_generate_content": check_google_request,
+    "google_interactions": check_interactions_request,
 }
 """The checker of every protocol, by the protocol's name."""

@@ -40,8 +40,9 @@ def test_programs_get_json_with_links_that_lead_somewhere(
     for path in links.values():
         assert call(gateway.base_url, "GET", path).status == 200
     for path in told["endpoints"]:
-        # There, but not for GET.
-        assert call(gateway.base_url, "GET", path).status == 405
+        # There, but not for GET; the vendor answers a list of interactions with 404.
+        answer = call(gateway.base_url, "GET", path)
+        assert answer.status == 405 or b"are not listed" in answer.body
 
 
 class Links(HTMLParser):

@@ -49,10 +49,15 @@ REQUESTS: dict[str, str] = {
     "ThinkingConfigAdaptiveParam": "Without an effort the model decides elsewhere as well.",
 }
 
-FOR_GOOGLE: dict[str, str] = {
-    "*CreateParamsBase.model": "The path names the model.",
+FOR_INTERACTIONS: dict[str, str] = {
     "*JSONSchema*.name": "A schema for an answer has no name.",
     "*JSONSchema*.strict": "Answers follow their schema in any case.",
+}
+"""The same of requests for the Interactions API, besides."""
+
+FOR_GOOGLE: dict[str, str] = {
+    **FOR_INTERACTIONS,
+    "*CreateParamsBase.model": "The path names the model.",
     "*PlainTextSourceParam.data": "It arrives in base64.",
 }
 """The same of requests for generateContent, besides."""

@@ -172,6 +172,7 @@ _BY_FIELD: dict[str, tuple[Sample, ...]] = {
     "InlineSkillSourceParam.data": _BASE64,
     "Blob.data": _BASE64,
     "FunctionResponseBlob.data": _BASE64,
+    **{f"{kind}ContentParam.data": _BASE64 for kind in ("Audio", "Document", "Image", "Video")},
     "Blob.mimeType": (Sample("image/png", None, ("image/webp",)),),
     "FunctionResponseBlob.mimeType": (Sample("image/png", None, ("image/webp",)),),
     "GroundingSupport.groundingChunkIndices": (Sample([0], None, ([7],)),),
@@ -253,6 +254,17 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "FunctionResponseFileData": {"fileUri": "https://example.com/a.png", "mimeType": "image/png"},
     "FunctionResponsePart": {
         "inlineData": {"mimeType": "image/png", "data": "ZmlsbGVy"},
+    },
+    "FunctionParam": {"name": FILLER},
+    "UserInputStepParam": {"content": [{"type": "text", "text": FILLER}]},
+    **{
+        f"{name}ContentParam": {"data": "ZmlsbGVy", "mime_type": media_type}
+        for name, media_type in (
+            ("Audio", "audio/wav"),
+            ("Document", "application/pdf"),
+            ("Image", "image/png"),
+            ("Video", "video/mp4"),
+        )
     },
     "FunctionCall": {"name": FILLER},
     "FunctionResponse": {"name": FILLER, "response": {"output": FILLER}},

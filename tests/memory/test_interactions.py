@@ -67,7 +67,7 @@ def test_an_interaction_is_shown_and_continued(
         shown = me.get(name, include_input=True)
         assert [step.type for step in shown.steps] == ["user_input", "model_output"]
         assert shown.steps[1].content[0].text == "Paris"
-        assert shown.input[0].content[0].text == "Which town?"
+        assert shown.input == "Which town?"
         assert shown.status == "completed"
         more = me.create(
             model=f"{upstream}/sim-text?text=Seine",
@@ -162,8 +162,30 @@ def test_a_stream_is_resumed_after_an_event(gateway: RunningGateway, upstream: s
         assert [event.event_id for event in again] == names
         rest = list(me.get(made, stream=True, last_event_id=names[3]))
         assert [event.event_id for event in rest] == names[4:]
-    for query in ("last_event_id=e3", "stream=true&last_event_id=nobody"):
-        assert asked(gateway, "GET", f"{PATH}/{made}?{query}").status == 400
+        assert list(me.get(made, stream=True, last_event_id=names[-1])) == []
+    unknown = (f"stream=true&last_event_id={name}" for name in ("nobody", "e0", "e9999"))
+    for query in ("last_event_id=e3", *unknown):
+        refused = asked(gateway, "GET", f"{PATH}/{made}?{query}")
+        assert refused.status == 400
+        assert b"last_event_id" in refused.body
     raw = asked(gateway, "GET", f"{PATH}/{made}?stream=true").body
     assert raw.endswith(b"data: [DONE]\n\n")
     assert raw.count(b"[DONE]") == 1
+
+
+def test_an_end_that_was_not_streamed_is_an_event(gateway: RunningGateway) -> None:
+    """N20: what is cancelled ends with an event that can be named like the others."""
+    with client(gateway) as me:
+        slow = me.create(model=f"chat/{SLOW}", input="Hi", background=True)
+        me.cancel(slow.id)
+        *_, last = me.get(slow.id, stream=True)
+        assert last.interaction.status == "cancelled"
+        assert list(me.get(slow.id, stream=True, last_event_id=last.event_id)) == []
+
+
+def test_a_stream_to_its_client_is_not_streamed_later(gateway: RunningGateway) -> None:
+    with client(gateway) as me:
+        *_, last = me.create(model="chat/sim-text?words=2", input="Hi", stream=True)
+    refused = asked(gateway, "GET", f"{PATH}/{last.interaction.id}?stream=true")
+    assert refused.status == 400
+    assert b"made in the background" in refused.body

@@ -38,9 +38,16 @@ LATEST_CROSSINGS = tuple(
 )
 """Pairs of the latest protocol with those that have most in them: the others would take as long
 again, and have the same reader and writer."""
+TOWARD_LATEST = tuple((client, LATEST) for client in PROTOCOLS)
+_TURNS = {"openai_chat": "messages", "google_generate_content": "contents", LATEST: "input"}
 LENIENT = make_options(policy=Policy.LENIENT)
 STRICT = make_options(policy=Policy.STRICT)
 NO_NAMES = ToolNames((), 64)
+
+
+def says_nothing(upstream: str, written: dict[str, Any]) -> bool:
+    """Whether a request has no turns where it is to have some."""
+    return written.get(_TURNS.get(upstream, "messages")) == []
 
 
 def counting() -> Callable[[str], str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from google.genai._gaos.types.interactions import CreateModelInteractionParam
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -15,14 +16,18 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.options import Capabilities, Options
 from tests.checkers.requests import REQUEST_CHECKERS
 from tests.library import translate_request
-from tests.losses.requests import ROOTS, cases
+from tests.losses.interactions import INTERACTIONS
+from tests.losses.requests import ROOTS, Case, cases
 from tests.losses.shapes import Record
 from tests.losses.valid import problems
-from tests.properties.cells import CROSSINGS, LENIENT
+from tests.properties.cells import CROSSINGS, LENIENT, TOWARD_LATEST, says_nothing
 from tests.properties.wild import any_capabilities, any_options, wild_requests
 
 MAPPED = replace(LENIENT, hosted_tools="map")
-TYPES = {root.client: Record(root.type) for root in ROOTS if root.source != "beta"}
+TYPES = {
+    **{root.client: Record(root.type) for root in ROOTS if root.source != "beta"},
+    INTERACTIONS: Record(CreateModelInteractionParam),
+}
 
 
 def check(upstream: str, body: dict[str, Any]) -> None:
@@ -32,10 +37,12 @@ def check(upstream: str, body: dict[str, Any]) -> None:
         return  # its SDKs have no type of a whole body
     # The SDKs declare `stream` apart, for it decides what a call returns.
     typed = {name: value for name, value in body.items() if name != "stream"}
+    if upstream == INTERACTIONS:  # whose SDK lists the models
+        typed["model"] = "gemini-3.5-flash"
     assert list(problems(TYPES[upstream], typed)) == []
 
 
-@pytest.mark.parametrize(("client", "upstream"), CROSSINGS)
+@pytest.mark.parametrize(("client", "upstream"), [*CROSSINGS, *TOWARD_LATEST])
 @given(data=st.data())
 def test_any_conversation_becomes_a_valid_request(
     client: str, upstream: str, data: st.DataObject
@@ -50,7 +57,7 @@ def test_any_conversation_becomes_a_valid_request(
         return
 
     written = msgspec.json.decode(call.body)
-    if [] in (written.get("messages"), written.get("contents")):
+    if says_nothing(upstream, written):
         # Nothing was said that could be sent: no policy but the lenient one lets that pass.
         assert any(loss.kind is LossKind.CONTENT for loss in call.losses)
         return
@@ -75,3 +82,17 @@ def test_every_known_field_becomes_a_valid_request(
         except InvalidRequest:
             continue
         check(upstream, msgspec.json.decode(call.body))
+
+
+def test_every_known_value_becomes_a_valid_interaction() -> None:
+    """One case of each value, from every client."""
+    chosen: dict[tuple[str, str], Case] = {}
+    for case in cases():
+        chosen.setdefault((case.source, case.probe.label), case)
+    for case in chosen.values():
+        try:
+            body = msgspec.json.encode(case.body())
+            call = translate_request(case.client, INTERACTIONS, body, options=LENIENT)
+        except InvalidRequest:
+            continue
+        check(INTERACTIONS, msgspec.json.decode(call.body))

@@ -23,9 +23,11 @@ from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.validation import (
     check_chat,
     check_google,
+    check_interactions,
     check_messages,
     check_responses,
 )
+from dragoman.lab.simulator.validation.interactions import steps_of
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.settings import with_settings
 from tests.fuzz.mutations import damage, encode
@@ -33,7 +35,7 @@ from tests.fuzz.requests import merged
 from tests.library import translate_request
 from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES, cases
 from tests.properties import strategies as own
-from tests.properties.cells import CROSSINGS, write_request
+from tests.properties.cells import CROSSINGS, LATEST, TOWARD_LATEST, says_nothing, write_request
 from tests.properties.wild import any_capabilities, any_options, wild_requests
 
 BALANCED = Options()
@@ -46,6 +48,9 @@ VALIDATORS: dict[str, Callable[[dict[str, Any], str], None]] = {
     ),
     RESPONSES: lambda body, version: check_responses(body, "organization", frozenset()),
     GOOGLE: lambda body, version: check_body(body),
+    LATEST: lambda body, version: check_interactions(
+        body, steps_of(body["input"]), {}, "organization"
+    ),
 }
 
 
@@ -168,7 +173,7 @@ def test_what_one_service_takes_the_other_is_given_in_its_way(
         assert refusal(upstream, written) is None
 
 
-@pytest.mark.parametrize(("client", "upstream"), CROSSINGS)
+@pytest.mark.parametrize(("client", "upstream"), [*CROSSINGS, *TOWARD_LATEST])
 @given(data=st.data())
 def test_wild_histories_are_sent_as_the_service_wants_them(
     client: str, upstream: str, data: st.DataObject
@@ -182,7 +187,7 @@ def test_wild_histories_are_sent_as_the_service_wants_them(
 
     written = translated(client, upstream, msgspec.json.encode(body), options, abilities)
 
-    if written is not None and [] not in (written.get("messages"), written.get("contents")):
+    if written is not None and not says_nothing(upstream, written):
         check_blame(client, upstream, body, written, body, version)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import Raw, Struct
 
-from dragoman.canonical.errors import DragomanError, Fault
+from dragoman.canonical.errors import DragomanError, Fault, InvalidRequest
 from dragoman.canonical.options import Options
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Frame
@@ -84,6 +84,9 @@ class StoredAnswers(Struct, frozen=True, kw_only=True):
     read_after: Callable[[Mapping[str, str]], int]
     """The number of the event after which a client wants the stream of an answer, from the query;
     -1 for all of it. Raises InvalidRequest."""
+    unknown_event: Callable[[], InvalidRequest] | None = None
+    """The error for an event to continue after that the stream does not have; None if nothing
+    follows such a one."""
     shown: Callable[[JsonObject, bytes, Mapping[str, str]], JsonObject] | None = None
     """A stored answer as a client gets it by its id, from its input as JSON and the query; None if
     it is as it was."""

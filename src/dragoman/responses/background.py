@@ -288,18 +288,22 @@ class Background:
         come.
 
         Raises:
-            DragomanError: the store cannot be used, or the response was not made in the background.
+            DragomanError: the store cannot be used, or the response was not made in the background,
+                or its protocol refuses a number that no event has.
             ClientGone: the client left; the response goes on.
         """
         if not stored.background:
             raise DragomanError(
                 Fault(
                     FaultKind.INVALID_REQUEST,
-                    "Only responses made in the background can be streamed later.",
+                    "Only what was made in the background can be streamed later.",
                     param="stream",
                 )
             )
-        done = stored_of(incoming.codec.name).done(incoming.options)
+        form = stored_of(incoming.codec.name)
+        if form.unknown_event is not None and after > await self._last_number(stored):
+            raise form.unknown_event()
+        done = form.done(incoming.options)
         delivery = Delivery(
             incoming,
             [],
@@ -311,6 +315,15 @@ class Background:
             await while_connected(incoming, self._give(stored, delivery, after, done))
         finally:
             delivery.close()
+
+    async def _last_number(self, stored: StoredResponse) -> int:
+        """The number of the last event that a client may have got; -1 before the first."""
+        last = await self._responses().ask(lambda store: store.last_event(stored.id, stored.owner))
+        number = -1 if last is None else last.sequence
+        if stored.status not in FINISHED or (last and is_end(last.frame, form_of(stored))):
+            return number
+        # It stopped without an end, and is shown with one.
+        return max(number + 1, 1)
 
     async def _give(
         self, stored: StoredResponse, delivery: Delivery, after: int, done: bytes

@@ -132,9 +132,10 @@ def _thinking(config: shapes.GenerationConfig) -> Thinking | None:
 
 def _format(given: shapes.Request, extras: list[Extra]) -> OutputFormat | None:
     """The form of the answer: one object, several, or a JSON schema without anything around it."""
-    value, is_json = given.response_format, given.response_mime_type == _JSON
+    value, media_type = given.response_format, given.response_mime_type
     check_depth(value, _FORMAT)
-    found: OutputFormat | None = JsonObject() if is_json else None
+    _check_media_type(media_type, "response_mime_type")
+    found: OutputFormat | None = JsonObject() if media_type == _JSON else None
     formats = value if isinstance(value, list) else [value]
     for number, one in enumerate(formats):
         path = f"{_FORMAT}[{number}]" if isinstance(value, list) else _FORMAT
@@ -157,8 +158,7 @@ def _text_format(one: dict[str, Any], path: str) -> OutputFormat | None:
     for name in one.keys() - {"type", "mime_type", "schema"}:
         raise unknown_parameter(f"{path}.{name}")
     schema, media_type = one.get("schema"), one.get("mime_type")
-    if media_type not in (None, _JSON, "text/plain"):
-        raise InvalidRequest.at(f"{path}.mime_type", f"must be text/plain or {_JSON}")
+    _check_media_type(media_type, f"{path}.mime_type")
     if schema is None:
         return JsonObject() if media_type == _JSON else None
     if not isinstance(schema, dict):
@@ -166,6 +166,11 @@ def _text_format(one: dict[str, Any], path: str) -> OutputFormat | None:
     if media_type == "text/plain":
         raise InvalidRequest.at(f"{path}.mime_type", f"must be {_JSON} where a schema is given")
     return JsonSchema(schema=schema)
+
+
+def _check_media_type(given: Any, path: str) -> None:
+    if given not in (None, _JSON, "text/plain"):
+        raise InvalidRequest.at(path, f"must be text/plain or {_JSON}")
 
 
 # --- tools ----------------------------------------------------------------------------------------

@@ -102,10 +102,11 @@ def _write_config(settings: RequestSettings, outbound: Outbound) -> JsonObject:
         config["seed"] = request.seed
     if request.stop:
         config["stop_sequences"] = list(request.stop)
-    for name in ("top_k", "presence_penalty", "frequency_penalty", "logprobs"):
+    if request.top_k is not None:
+        settings.drop("top_k")
+    for name in ("presence_penalty", "frequency_penalty", "logprobs", "top_logprobs"):
         if getattr(request, name):
             settings.drop(name)
-    settings.top_logprobs()
     wish = request.thinking
     if wish is None:
         own = outbound.capabilities.of(GoogleCapabilities)

@@ -42,7 +42,7 @@ from dragoman.protocols.unknown_text import UNKNOWN_TYPE, text_in
 _items = Reader(list[shapes.Item])
 _contents = Reader(list[shapes.Content])
 
-_DETAILS: Final = {"low": "low", "high": "high", "ultra_high": "high"}
+_DETAILS: Final = {"low": "low", "medium": "high", "high": "high", "ultra_high": "high"}
 _SEEN_CONTENT: Final = (
     shapes.TextContent,
     shapes.ImageContent,
@@ -210,11 +210,20 @@ class StepReader(Struct, eq=False):
                 )
                 continue
             report_lost(part, at, self._extras)
+            if isinstance(part, shapes.ImageContent):
+                self._report_resolution(part.resolution, at)
             if not isinstance(part, shapes.TextContent):
                 blocks.append(_medium(part, at))
             elif part.text:
                 blocks.append(Text(text=part.text, path=f"{at}.text"))
         return blocks
+
+    def _report_resolution(self, given: str | None, path: str) -> None:
+        taken = _DETAILS.get(given or "")
+        if given and taken != given:
+            kind = LossKind.KNOB if taken is None else LossKind.CONVERTED
+            detail = f"resolution {given} became {taken or 'the default'}"
+            self._extras.append(Extra(f"{path}.resolution", given, kind, detail))
 
 
 def _medium(

@@ -25,7 +25,7 @@ from dragoman.sse import Frame
 
 PREVIOUS: Final = "previous_interaction_id"
 _LONGEST_SHOWN: Final = 256
-_EVENT_ID: Final = re.compile(r"e([0-9]{1,15})")
+_EVENT_ID: Final = re.compile(r"e([1-9][0-9]{0,14})")
 
 
 def given_steps(given: Raw | None) -> GivenItems | None:
@@ -101,17 +101,30 @@ def _read_after(query: Mapping[str, str]) -> int:
         raise InvalidRequest.at("last_event_id", "needs stream=true")
     found = _EVENT_ID.fullmatch(given)
     if found is None:
-        raise InvalidRequest.at("last_event_id", "is the id of no event")
+        raise _unknown_event()
     return int(found[1])
 
 
+def _unknown_event() -> InvalidRequest:
+    return InvalidRequest.at("last_event_id", "is the id of no event")
+
+
 def _shown(answer: JsonObject, given: bytes, query: Mapping[str, str]) -> JsonObject:
-    """An interaction with its timeline from the user's input on."""
+    """An interaction with its timeline from the user's input on. An input of one text is shown as
+    that: most are given so, and no other is stored differently."""
     steps = jsontext.decode(given)
     shown = {**answer, "steps": [*steps, *(answer.get("steps") or ())]}
     if query.get("include_input") == "true":
-        shown["input"] = steps
+        shown["input"] = _only_text(steps) or steps
     return shown
+
+
+def _only_text(steps: list[JsonObject]) -> str | None:
+    """The text of an input that is nothing else."""
+    match steps:
+        case [{"type": "user_input", "content": [{"type": "text", "text": str(text)} as part]}]:
+            return text if len(part) == len(("type", "text")) else None
+    return None
 
 
 class StepCollector:
@@ -192,6 +205,7 @@ STORED = StoredAnswers(
     done=lambda options: END,
     collector=StepCollector,
     read_after=_read_after,
+    unknown_event=_unknown_event,
     shown=_shown,
     deleted=lambda name: {},
     cancels_finished=True,

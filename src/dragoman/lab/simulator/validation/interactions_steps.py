@@ -70,7 +70,7 @@ FunctionResult = shape(
     "function_result",
     call_id=NonEmpty,
     name=NonEmpty,
-    result=str | dict[str, Any] | list[TextContent | ImageContent],
+    result=str | dict[str, Any] | list[Content],
     is_error=bool | None,
 )
 
@@ -118,7 +118,7 @@ def check_steps(steps: list[JsonObject], organization: str) -> None:
             _check_result(step, open_calls, *at)
             is_signed = False
             continue
-        if open_calls and not isinstance(step, FunctionCall):
+        if open_calls and isinstance(step, UserInput):
             raise Refusal(f"No result for the function call {next(iter(open_calls))}.", *at)
         if isinstance(step, Thought):
             _check_signature(step, steps[index], organization, *at)
