@@ -43,7 +43,7 @@ class Connection:
         parts = urlsplit(self.base_url)
         assert parts.hostname is not None
         assert parts.port is not None
-        self.sock = socket.create_connection((parts.hostname, parts.port), timeout=20)
+        self.sock = socket.create_connection((parts.hostname, parts.port), timeout=60)
 
     def __enter__(self) -> Connection:
         return self

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import socket
-import struct
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -16,17 +14,11 @@ _FIRST_GIVEN = 3
 HANDSHAKE_S = 0.1
 """Seconds in which a client that has begun to connect is done with it, or is very far away."""
 
-_ATTACH_FILTER = 26
-"""SO_ATTACH_FILTER of Linux (asm-generic/socket.h), which the module `socket` does not name."""
+_BIND_TO_INTERFACE = 62
+"""SO_BINDTOIFINDEX of Linux (asm-generic/socket.h), which the module `socket` does not name."""
 
-_NO_SYN = (
-    (0x30, 0, 0, 13),  # Load the byte of a TCP header that has its flags.
-    (0x54, 0, 0, 0x12),  # Leave of them SYN and ACK.
-    (0x15, 0, 1, 0x02),  # Is it SYN alone?
-    (0x06, 0, 0, 0),  # Then drop the packet.
-    (0x06, 0, 0, 0xFFFFFFFF),
-)
-"""A packet filter (socket(7), bpf(2)) as tuples of code, jumps and operand."""
+_NO_INTERFACE = 2**31 - 1
+"""The greatest index of a network interface, which none has."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -149,21 +141,18 @@ def deal(sockets: list[socket.socket], workers: int) -> list[list[socket.socket]
 def close_to_newcomers(sockets: Iterable[socket.socket]) -> None:
     """Let no further client begin to connect. Those that have begun get through, and are to be
     accepted within `HANDSHAKE_S`: with a socket that is closed they would be reset, requests and
-    all. Whoever begins after this asks again a second later, and is refused once it is closed,
-    which other servers can be tried after.
+    all. Whoever begins after this is refused at once, which other servers can be tried after.
 
-    On Linux only; elsewhere nothing is changed. It lasts as long as the sockets do, in whichever
-    process.
+    A socket that listens and is bound to an interface that is not there takes no new handshakes.
+    It needs no privilege, other than a packet filter. On Linux 5.7 or newer only; elsewhere nothing
+    is changed. It lasts as long as the sockets do, in whichever process.
     """
     if os.uname().sysname != "Linux":
         return
-    program = b"".join(struct.pack("HBBI", *one) for one in _NO_SYN)
-    buffer = ctypes.create_string_buffer(program, len(program))
-    filter_ = struct.pack("HP", len(_NO_SYN), ctypes.addressof(buffer))
     for sock in sockets:
         if sock.family != socket.AF_UNIX:
             with suppress(OSError):
-                sock.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, filter_)
+                sock.setsockopt(socket.SOL_SOCKET, _BIND_TO_INTERFACE, _NO_INTERFACE)
 
 
 def _beside(first: socket.socket) -> socket.socket:

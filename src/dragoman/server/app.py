@@ -223,10 +223,15 @@ class Gateway:
         operators = path.startswith(_OPERATORS)
         if incoming.query and codec.endpoint.key_parameter and not operators:
             take_key(incoming, codec.endpoint)
-        admin = now.admin if path == "/admin" or path.startswith(_ADMIN) else None
+        is_admin = operators and (path == "/admin" or path.startswith(_ADMIN))
+        admin = now.admin if is_admin else None
         is_open = now.keys.is_open
-        for_pages = not operators and not path.startswith(_OF_BROWSERS)
-        if now.config.server.cors and not is_open and for_pages:
+        if (
+            now.config.server.cors
+            and not is_open
+            and not operators
+            and not path.startswith(_OF_BROWSERS)
+        ):
             if incoming.method == "OPTIONS":
                 _grant(incoming)
             else:
@@ -294,14 +299,19 @@ class Gateway:
         try:
             caller = self._identify(incoming, now)
         except Unsettled:
-            return self._once_known(incoming, now, route, record)
+            return self._once_known(incoming, now, route, handler, record)
         except DragomanError:
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise
-        return self._for_caller(incoming, now, route, caller, record)
+        return self._for_caller(incoming, now, route, handler, caller, record)
 
     async def _once_known(
-        self, incoming: IncomingRequest, now: Generation, route: Route, record: Record
+        self,
+        incoming: IncomingRequest,
+        now: Generation,
+        route: Route,
+        handler: Handler,
+        record: Record,
     ) -> None:
         """Answer a request with an access token whose session or key is not known, once what is
         stored is known, where it may have been given at another worker just now, and what its
@@ -315,24 +325,27 @@ class Gateway:
         except DragomanError:
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise
-        await self._for_caller(incoming, now, route, caller, record)
+        await self._for_caller(incoming, now, route, handler, caller, record)
 
     def _for_caller(
         self,
         incoming: IncomingRequest,
         now: Generation,
         route: Route,
+        handler: Handler,
         caller: Caller,
         record: Record,
     ) -> Awaitable[None]:
-        """What answers a request of a caller, as of `_handled`."""
-        method = incoming.method
-        handler = route.methods.get(method) or self._upgrading(incoming, now, route)
+        """What answers a request of a caller: `handler`, to be awaited at once.
+
+        Raises:
+            DragomanError: not for this caller, or not now.
+        """
         record.caller, record.team = caller.name, caller.team
         if caller.paths and not route.for_all and not caller.may_call(incoming.path):
             message = f"This API key may not be used for {incoming.path[:200]}."
             raise refusal(FaultKind.FORBIDDEN, message, code="path_not_allowed")
-        if method == "POST":
+        if incoming.method == "POST":
             check_content_type(incoming.headers.get(b"content-type"))
             if self._serving >= now.config.server.max_concurrent:
                 incoming.shared.append((b"retry-after", b"%d" % _BUSY_RETRY_S))

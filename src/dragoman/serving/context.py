@@ -238,11 +238,11 @@ class RequestContext:
         """What an answer costs: by the price of the model that answered, where the request named
         several; where it is not known which did, by that of the dearest."""
         plan, record, now = self.plan, self.record, time.time()
-        charge = plan.charge(usage, now)
+        upstream, prices, model = plan.upstream.name, plan.prices, plan.target.model
+        charge = prices.charge(upstream, model, usage, now)
         admitted, answered = record.admitted, record.answered[1]
-        if admitted is None or not admitted.expected.named or answered == plan.target.model:
+        if admitted is None or not admitted.expected.named or answered == model:
             return charge
-        upstream, prices = plan.upstream.name, plan.prices
         if answered:
             other = prices.charge(upstream, answered, usage, now)
             if other.cost is not None:

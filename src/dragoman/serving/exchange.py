@@ -480,22 +480,27 @@ class Exchange:
             Refused: the policy does not allow to leave out reasoning that the account cannot use.
         """
         client, builder = self._upstreams.client, self._upstreams.builders.of(lease.account)
-        if context.record.bodies is not None:
-            client = ObservedClient(client, context.record.bodies)
+        record = context.record
+        if record.bodies is not None:
+            client = ObservedClient(client, record.bodies)
         context.call.account, context.call.mask = builder.tag, builder.mask
         context.call.search_anew()
         dropped = 0
-        if context.has_choice or context.record.attempts > 1:
+        if context.has_choice or record.attempts > 1:
             # Else there is no other account that reasoning could be of.
             dropped = await self._conversations.drop_foreign_reasoning(context, lease)
         repeated = renewed = False
         used: Credential | None = None
         while True:
-            context.record.sent_at = time.perf_counter()
-            context.record.bytes_up, context.record.bytes_down = len(context.call.body), 0
-            rounds = context.rounds = self._rounds(context, lease, builder, client)
+            record.sent_at = time.perf_counter()
+            record.bytes_up, record.bytes_down = len(context.call.body), 0
+            rounds = context.rounds = (
+                None
+                if context.call.search is None
+                else self._rounds(context, lease, builder, client)
+            )
             try:
-                used = await builder.ready()
+                used = None if builder.is_ready else await builder.ready()
                 answer = await _send(context, lease, builder, client)
                 try:
                     self._upstreams.pool.heard(lease, answer.headers)
@@ -508,7 +513,7 @@ class Exchange:
                     else:
                         await deliver_stream(context, context.delivery, lease, answer, builder.mask)
                 finally:
-                    context.record.bytes_down = answer.received
+                    record.bytes_down = answer.received
                     answer.close()
                     if rounds is not None:
                         rounds.close()
@@ -543,11 +548,9 @@ class Exchange:
         lease: Lease,
         builder: UpstreamRequestBuilder,
         client: UpstreamClient,
-    ) -> Rounds | None:
+    ) -> Rounds:
         """The calls that may follow the first, where the model may have the web searched."""
         call = context.call
-        if call.search is None:
-            return None
 
         async def ask() -> UpstreamResponse:
             answer = await _send(context, lease, builder, client)
@@ -688,8 +691,8 @@ def _socket_use(context: RequestContext) -> SocketUse | None:
     upstream, continuation = context.plan.upstream, context.incoming.continuation
     if continuation is not None:
         continuation.add = None
-    turn = upstream.endpoint.socket_turn
-    if turn is None or upstream.websocket == "off":
+    turn = None if upstream.websocket == "off" else upstream.endpoint.socket_turn
+    if turn is None:
         return None
     keys = context.keys
     known = keys.aliases[0] if keys.aliases else keys.lookup

@@ -12,11 +12,10 @@ from dragoman.accounts.pool import AccountPool, LeaseRequest
 from dragoman.accounts.upstream_pool import UpstreamPool
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.usage import Usage
 from dragoman.config import Upstream
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
-from dragoman.prices.lookup import Charge, Prices
+from dragoman.prices.lookup import Prices
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
 from dragoman.serving.routing import Router, Target, check_allowed, within_reach
@@ -61,10 +60,6 @@ class Plan(Struct, frozen=True, eq=False):
         """
         wanted = incoming.headers.get(POLICY)
         return self.settings if wanted is None else _with_policy(self.settings, _policy(wanted))
-
-    def charge(self, usage: Usage, now: float) -> Charge:
-        """The cost of an answer of `usage` at `now` (Unix seconds)."""
-        return self.prices.charge(self.target.upstream.name, self.target.model, usage, now)
 
 
 class Plans:

@@ -89,7 +89,8 @@ def tls_settings(upstream: Upstream) -> TlsSettings:
 
 class UpstreamRequestBuilder:
     """Builds the requests for one account of one upstream. Parts that never change are built once.
-    Requests of an account with credentials are authorised last: await `ready` before.
+    Requests of an account with credentials are authorised last: await `ready` before. It `is_ready`
+    from the beginning if the account has none.
 
     `mask` hides the secrets that are sent, in case the upstream quotes them; `tag` stands for the
     account where clients can see it.
@@ -105,6 +106,7 @@ class UpstreamRequestBuilder:
         "_proxy",
         "_ready",
         "_secrets",
+        "is_ready",
         "mask",
         "tag",
     )
@@ -118,6 +120,7 @@ class UpstreamRequestBuilder:
         self._base_url = account.base_url(common.upstream)
         place = place_of(account, common.upstream)
         self._authoriser = authoriser_of(account, place, credentials)
+        self.is_ready = self._authoriser is None
         headers = common.headers.copy()
         if account.key is not None:
             name, value = auth_header(common.upstream.auth_style, account.key.reveal())
@@ -190,7 +193,7 @@ class UpstreamRequestBuilder:
         if route is not None:
             passed = {name: (name, value) for name, value in route.items()}
             passed = {name: header for name, header in passed.items() if name not in self._names}
-        if client is not None:
+        if client:
             passed |= {
                 name: (name, value) for name, value in client.items() if name not in self._names
             }

@@ -57,7 +57,7 @@ from dragoman.translation.searching import (
     search_of,
     with_searches,
 )
-from dragoman.translation.staged_reader import Stage, StagedReader
+from dragoman.translation.staged_reader import Stage, StagedReader, staged
 from dragoman.translation.streams import (
     RECORDED,
     UNREAD,
@@ -600,7 +600,7 @@ class Call:
     def _events(self, body: bytes) -> Iterable[Event]:
         events = self.codec.translate.read_response(body, self._inbound())
         for stage in self._stages():
-            events = [staged for event in events for staged in stage.push(event)]
+            events = staged(stage, events)
         return self._complete(events)
 
     def _complete(self, events: Iterable[Event]) -> Iterable[Event]:

@@ -237,7 +237,9 @@ class ClientRequest:
             for name, raw in self.members.items()
             if name in ways
         }
-        return given | {name: value for name, value in self.shown.items() if name in ways}
+        if self.shown:
+            given |= {name: value for name, value in self.shown.items() if name in ways}
+        return given
 
     @property
     def is_reduced(self) -> bool:

@@ -38,6 +38,15 @@ class StagedReader:
         return type(self._stage) is Searching and bool(self._stage.pending)
 
     def _staged(self, events: Iterable[Event]) -> Iterable[Event]:
-        if self._stage.over:
-            return events
-        return [staged for event in events for staged in self._stage.push(event)]
+        return events if self._stage.over else staged(self._stage, events)
+
+
+def staged(stage: Stage, events: Iterable[Event]) -> list[Event]:
+    """What events become behind a stage: the rest of them, once it is over, stays as it is."""
+    passed: list[Event] = []
+    left = iter(events)
+    for event in left:
+        passed += stage.push(event)
+        if stage.over:
+            passed += left
+    return passed

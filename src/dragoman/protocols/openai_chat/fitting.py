@@ -57,11 +57,12 @@ _CONTENT = CONTENT.encode()
 
 def may_have_envelopes(checked: Checked) -> bool:
     """Whether there is reasoning that may be in an envelope."""
-    return any(
-        bool(message.reasoning_details)
-        or (bool(message.tool_calls) and holds(message.tool_calls, _CONTENT))
-        for message in checked.messages
-    )
+    for message in checked.messages:
+        if message.reasoning_details:
+            return True
+        if message.tool_calls and holds(message.tool_calls, _CONTENT):
+            return True
+    return False
 
 
 def unfit(

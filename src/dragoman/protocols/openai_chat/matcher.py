@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -219,21 +219,18 @@ class Progress(Struct, eq=False):
             return self.call is None or self.call.is_whole("" if last is None else last.text)
         return last.custom is not None or is_object(last.text)
 
-    def take(self, choice: Choice, data: bytes) -> tuple[str, str]:
-        """Record an allowed choice of the chunk `data`. Returns its member and text if a single
-        text is all of its content."""
+    def take(self, choice: Choice, texts: list[tuple[str, str]], data: bytes) -> tuple[str, str]:
+        """Record an allowed choice of the chunk `data`, which has these texts. Returns its member
+        and text if a single text is all of its content."""
         delta = choice.delta or _EMPTY
         reason, calls = choice.finish_reason, delta.tool_calls or ()
         self.undo = None
         self.is_blank = reason == "" and not delta.has_content
-        if reason:
-            self.finished = True
-        is_last = bool(reason) and delta.has_content
-        if delta.reasoning_details or delta.annotations or choice.logprobs or is_last:
+        if reason or delta.reasoning_details or delta.annotations or choice.logprobs:
+            self.finished = self.finished or bool(reason)
             self.log.append(Frame(b"", data, b""))
             self.run = None
             return "", ""
-        texts = _texts(delta)
         for member, text in texts:
             if self.run is None or member != self.member:
                 self.run, self.member = _text_run(member), member
@@ -241,13 +238,9 @@ class Progress(Struct, eq=False):
             self.run.add(text)
         for one in calls:
             self._take_call(one)
-        if reason:
-            ends = {"stop_reason": choice.stop_reason, "matched_stop": choice.matched_stop}
-            self.log.append(_frame(delta={}, finish_reason=reason, **ends))
-            self.run = None
-        elif len(texts) == 1 and not calls and not (delta.reasoning and delta.reasoning_content):
+        if len(texts) == 1 and not calls and not (delta.reasoning and delta.reasoning_content):
             return texts[0]
-        elif len(calls) == 1 and not texts and not calls[0].id and not calls[0].called:
+        if len(calls) == 1 and not texts and not calls[0].id and not calls[0].called:
             return self.member, calls[0].text
         return "", ""
 
@@ -399,9 +392,11 @@ class ChatMatcher(Watch):
         self._likeness.forget()
         for choice in choices:
             progress = self._choices.setdefault(choice.index, Progress(is_alone=False))
-            self._watch(choice.delta or _EMPTY)
+            delta = choice.delta or _EMPTY
+            texts = _texts(delta)
+            self._watch(delta, texts)
             self.reason = choice.finish_reason or self.reason
-            member, text = progress.take(choice, data)
+            member, text = progress.take(choice, texts, data)
             if self._asked == 1 and choice.delta is not None and choice.delta.tool_calls:
                 self.undo = progress.undo
             if text and not chunk.usage and self._asked == 1 and self.undo is None:
@@ -422,16 +417,18 @@ class ChatMatcher(Watch):
             passed, self._early = passed + self._early, b""
         return passed
 
-    def _watch(self, delta: Said) -> None:
-        """Record the effect of an exact delta on the whole answer."""
+    def _watch(self, delta: Said, texts: Iterable[tuple[str, str]]) -> None:
+        """Record the effect of an exact delta with these texts on the whole answer."""
         arguments = "".join([one.text for one in delta.tool_calls or ()])
         self.blank = blank_after(self.blank, arguments) if delta.tool_calls else 0
         if delta.function_call is not None:
             self._has_legacy_calls = True
             arguments += delta.function_call.arguments or ""
-        self.text_bytes += sum(len(text.encode()) for _, text in _texts(delta)) + len(arguments)
-        self.begun = self.begun or delta.has_content
+        for _, text in texts:
+            self.text_bytes += len(text.encode())
+        self.text_bytes += len(arguments)
         self._spoken = self._spoken or delta.speaks
+        self.begun = self.begun or delta.has_content
 
     def _error(self, error: Any, frame: Frame) -> bytes | None:
         """An error that clients can read ends the stream as it came."""

@@ -63,18 +63,20 @@ class TextInProgress:
     __slots__ = ("_counted", "_frames", "_head", "_json", "_length", "_place", "_tail")
 
     def __init__(self, frames: Frames, kind: str, place: JsonObject, tail: bytes = b"") -> None:
-        name = kind.encode()
         self._frames = frames
+        self._json = bytearray()
+        """The text as JSON, without quotes."""
+        self._counted = 0
+        self._length = 0
+        if frames.is_silent:
+            return
+        name = kind.encode()
         self._head = b'event: response.%b\ndata: {"type":"response.%b","sequence_number":' % (
             name,
             name,
         )
         self._place = b"," + to_json(place)[1:-1] + b',"delta":'
         self._tail = tail + b"}\n\n"
-        self._json = bytearray()
-        """The text as JSON, without quotes."""
-        self._counted = 0
-        self._length = 0
 
     def write(self, text: str) -> bytes:
         """Add a piece; returns its delta event."""

@@ -11,7 +11,7 @@ missing in the whole output (`has_strays`)."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from msgspec import Struct
 
@@ -287,13 +287,17 @@ class Items(Struct, eq=False):
         if len(self._claimed) == len(self._all):
             # All items were found there: a whole answer without earlier pieces.
             return self._claim(self._add(None, value.type))
-        candidates = list(self._unclaimed(position, value))
+        candidates = list(dict.fromkeys(self._unclaimed(position, value)))
         fitting = [item for item in candidates if item.may_be(value)]
-        agreeing = [item for item in fitting if not item.is_blank() and item.agrees(value)]
-        blank = [item for item in fitting if item.is_blank() and not item.done]
-        own = [item for item in fitting if value.id and item.id == value.id]
-        renamed = [item for item in candidates if item.is_renamed(value) or item.is_same(value)]
-        found = next(iter([*agreeing, *blank, *own, *renamed]), None)
+        found = next(
+            chain(
+                (item for item in fitting if not item.is_blank() and item.agrees(value)),
+                (item for item in fitting if item.is_blank() and not item.done),
+                (item for item in fitting if value.id and item.id == value.id),
+                (item for item in candidates if item.is_renamed(value) or item.is_same(value)),
+            ),
+            None,
+        )
         if found is None:
             found = self._add(None, value.type)
         return self._learn(self._claim(found), value)

@@ -7,6 +7,8 @@ answer there are no earlier pieces."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct, field
@@ -494,15 +496,16 @@ class OutputReader(Struct, eq=False):
 
     def _report_unread(self, kind: str, value: OutputItem, path: str) -> None:
         """Report unread content of an item: a member, or all of it."""
-        known = OUTPUT_MEMBERS.get(kind)
-        if known is None:
+        misplaced = _MISPLACED.get(kind)
+        if misplaced is None:
             is_skipped = kind == ECHO or kind in wire.HOSTED_ITEMS
             loss = LossKind.KNOB if is_skipped else LossKind.CONTENT
             detail = f"{kind} items have no counterpart for the client"
             self._inbound.ledger.add(path, loss, detail)
             return
-        misplaced = {name: getattr(value, name) for name in _MEMBERS if name not in known}
-        others = misplaced | value.odd
+        names, values_of = misplaced
+        values = values_of(value)
+        others = dict(zip(names, values, strict=True)) | value.odd if any(values) else value.odd
         for name, content in others.items():
             if content not in (None, False, "", {"type": "direct"}):
                 loss = LossKind.CONTENT if name in SPEAKING else LossKind.KNOB
@@ -515,7 +518,14 @@ class OutputReader(Struct, eq=False):
         self._inbound.ledger.add(path, LossKind.KNOB, detail)
 
 
-_MEMBERS = [name for name in OutputItem.__struct_fields__ if name != "odd"]
+def _besides(known: Collection[str]) -> tuple[list[str], Callable[[OutputItem], tuple[Any, ...]]]:
+    """The members of items other than these, and what takes their values from an item."""
+    names = [name for name in OutputItem.__struct_fields__ if name not in known and name != "odd"]
+    return names, attrgetter(*names)
+
+
+_MISPLACED = {kind: _besides(known) for kind, known in OUTPUT_MEMBERS.items()}
+"""What items of a type do not have."""
 
 
 def _part_at(item: Item, at: int, refuses: bool) -> Part | None:
@@ -536,13 +546,19 @@ def _part_saying(item: Item, text: str, refuses: bool) -> Part | None:
 
 def _matching(parts: list[Part], at: int, value: OutputPart) -> Part | None:
     """The part for `value` at `at`; some servers give all parts one number."""
-    refuses = value.type == "refusal"
-    fitting = [part for part in parts if part.refuses is refuses]
-    fitting.sort(key=lambda part: part.at != at)
-    text = text_in(value)
-    agreeing = (part for part in fitting if rest_of(part.block.text(), text) is not None)
-    own = (part for part in fitting if part.at == at)
-    return next(agreeing, None) or next(own, None)
+    refuses, text = value.type == "refusal", text_in(value)
+    own = other = None
+    for part in parts:
+        if part.refuses is not refuses:
+            continue
+        agrees = rest_of(part.block.text(), text) is not None
+        if part.at != at:
+            other = other or (part if agrees else None)
+        elif agrees:
+            return part
+        else:
+            own = own or part
+    return other or own
 
 
 def _close(block: OpenBlock) -> list[Event]:

@@ -106,7 +106,7 @@ class PartsItem(Item, kw_only=True):
         ended, form, frames = self.end_part(), _FORMS[kind], self.output.frames
         self.part = {"type": kind, **form.empty()}
         self.value.setdefault(form.content, [])
-        place = self._part_place(form)
+        place = {} if frames.is_silent else self._part_place(form)
         tail = b',"logprobs":[]' if kind == "output_text" else b""
         self.text = TextInProgress(frames, f"{form.texts}.delta", place, tail)
         return ended + frames.event(f"{form.parts}.added", {**place, "part": self.part})
@@ -115,14 +115,23 @@ class PartsItem(Item, kw_only=True):
         """End the open part, if one is."""
         if self.text is None:
             return b""
-        part, form, frames = self.part, _FORMS[self.part["type"]], self.output.frames
+        part, form = self.part, _FORMS[self.part["type"]]
         member = "refusal" if "refusal" in part else "text"
         part[member], self.text = self.text.value(), None
-        place, encoded = self._part_place(form), Raw(to_json(part))
+        if self.output.frames.is_silent:
+            self.value[form.content].append(part)
+            return b""
+        encoded = Raw(to_json(part))
+        ended = self._part_ended(form, member, encoded)
         self.value[form.content].append(encoded)
-        whole = {**place, member: part[member]}
-        if "logprobs" in part:
-            whole["logprobs"] = part["logprobs"]
+        return ended
+
+    def _part_ended(self, form: _Form, member: str, encoded: Raw) -> bytes:
+        """The events that end the open part, the text of which is in `member`."""
+        place, frames = self._part_place(form), self.output.frames
+        whole = {**place, member: self.part[member]}
+        if "logprobs" in self.part:
+            whole["logprobs"] = self.part["logprobs"]
         done = frames.event(f"{form.texts}.done", whole)
         return done + frames.event(f"{form.parts}.done", {**place, "part": encoded})
 

@@ -392,13 +392,14 @@ class Limits:
         states: Sequence[State | None] = [None] * len(rules)
         with suppress(LinkClosed):
             states = (await self._owner.ask(questions.LOOK, Look(tuple(asked)))).states
-        if self._exchange is None or None not in states:
+        if self._exchange is None or self.away_since:
             return states
-        # What this machine does not count, others may: the ledgers tell.
+        # What this machine does not count, others may, and while it holds nothing of a limit it
+        # hears nothing of what they use: the ledgers tell.
         names = [ledger_name(one.ledger) for one in rules]
         ledgers = await self._exchange.read(names)
         return [
-            state or _state_in(ledgers.get(name), rule, one, now)
+            _latest(state, _state_in(ledgers.get(name), rule, one, now))
             for state, name, rule, one in zip(states, names, rules, asked, strict=True)
         ]
 
@@ -446,6 +447,13 @@ class Limits:
         for rule, amount in zip(rules, amounts, strict=True):
             if rule.kind is Kind.COST:
                 self.reserved_cost += sign * amount
+
+
+def _latest(here: State | None, stored: State | None) -> State | None:
+    """Of the states of a limit here and by its ledger, the one that knows of more use."""
+    if here is None or (stored is not None and stored.used > here.used):
+        return stored
+    return here
 
 
 def _state_in(ledger: Ledger | None, rule: Rule, asked: Asked, now: float) -> State | None:
