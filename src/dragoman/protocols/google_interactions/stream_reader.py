@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
@@ -124,7 +125,7 @@ class InteractionsReader:
                 return self._take(shapes.EVENT.decode(frame.data))
             except REFUSED:
                 return self._loose(frame)
-        except InvalidRequest:
+        except (InvalidRequest, JsonError):
             failure = UpstreamError.unreadable("an event of its stream is malformed")
         except UpstreamError as error:
             failure = error
@@ -549,7 +550,12 @@ def _text_of(raw: Raw) -> str | None:
     try:
         return msgspec.json.decode(raw, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        value = json.loads(bytes(raw))  # It takes halves of characters.
+    except ValueError:
         return None
+    return value if isinstance(value, str) else None
 
 
 def _object_of(raw: Any) -> JsonObject:
