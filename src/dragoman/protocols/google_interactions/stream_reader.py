@@ -388,6 +388,8 @@ class InteractionsReader:
         if part.type != "text":
             self._lose("summary", detail="only the text of a thought is shown")
             return
+        if part.annotations:
+            self._lose("annotations", detail="citations in a thought are not shown")
         if step.kind is not Reasoning:
             self._open(step, Reasoning(), events)
         elif step.pieces and step.given.summary:
