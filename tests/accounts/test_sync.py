@@ -204,6 +204,27 @@ async def test_nothing_is_left_of_an_account_whose_removal_was_not_heard_of(plac
             assert not store.states()["a"].disabled
 
 
+async def test_an_account_is_gone_only_once_its_successor_is_enabled(place: str) -> None:
+    """Both are heard of in one exchange, while requests are served."""
+    keep(place, account("former"))
+    fixed = account("fixed")
+    async with working(place, fixed, sync_s=3600.0) as one, working(place, fixed) as other:
+        one.pool.observe(Transition("fixed", Disabled("broken"), time.time()))
+        assert await one.sync._exchange()
+        await until(lambda: other.pool.state("fixed").disabled)
+        other.pool.enable("fixed")
+        await other.sync.exchanged()
+        await other.sync.ask(lambda store: store.remove(["former"]))
+        exchange = asyncio.create_task(one.sync._exchange())
+        used = set()
+        while not exchange.done():
+            used.add(one.used())
+            await asyncio.sleep(0)
+        assert exchange.result()
+        assert used <= {"former", "fixed"}
+        assert one.used() == "fixed"
+
+
 async def test_who_asks_for_everything_again_hears_of_what_is_gone(place: str) -> None:
     """As after a reload with another upstream: the account was removed just before."""
     keep(place, account("a"), account("b"))
