@@ -12,10 +12,10 @@ def _count(name: str, usual: int) -> int:
     return int(os.environ.get(name) or usual)
 
 
-REQUESTS = _count("DRAGOMAN_FUZZ_REQUESTS", 7_000)
+REQUESTS = _count("DRAGOMAN_FUZZ_REQUESTS", 6_000)
 """Damaged requests, each translated to all other protocols."""
 
-ANSWERS = _count("DRAGOMAN_FUZZ_ANSWERS", 2_400)
+ANSWERS = _count("DRAGOMAN_FUZZ_ANSWERS", 2_000)
 """Damaged answers, and as many damaged streams, each translated to every protocol."""
 
 STREAMS = _count("DRAGOMAN_FUZZ_STREAMS", 1_500)

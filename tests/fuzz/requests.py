@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 
 from tests.losses.google import google_cases
+from tests.losses.interactions import INTERACTIONS, interaction_cases
 from tests.losses.requests import GOOGLE, PROTOCOLS, Case, cases
 
-CLIENTS = (*PROTOCOLS, GOOGLE)
+CLIENTS = (*PROTOCOLS, GOOGLE, INTERACTIONS)
 
 
 def corpus(client: str) -> list[Case]:
     """The requests of a client's protocol."""
     if client == GOOGLE:
         return list(google_cases())
+    if client == INTERACTIONS:
+        return list(interaction_cases())
     return [case for case in cases() if case.client == client]
 
 

@@ -12,6 +12,7 @@ from dragoman.canonical.losses import Policy
 from dragoman.protocols.settings import make_options
 from dragoman.translation import Call
 from tests.checkers import CHECKERS
+from tests.fuzz import interactions
 from tests.fuzz.counts import ANSWERS
 from tests.fuzz.mutations import damage, encode, flip
 from tests.fuzz.requests import CLIENTS
@@ -19,6 +20,7 @@ from tests.library import translate_request
 from tests.losses.answers import AnswerCase, answer_cases, stream_cases
 from tests.losses.clients import asking
 from tests.losses.google_answers import google_answer_cases, google_stream_cases
+from tests.losses.interactions import INTERACTIONS
 from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES
 
 BATCHES = 5
@@ -32,21 +34,22 @@ def call(client: str, upstream: str, stream: bool) -> Call:
     return translate_request(client, upstream, body, options=LENIENT)
 
 
-def corpus(cases: tuple[AnswerCase, ...]) -> dict[str, list[bytes]]:
-    """The answers of every upstream."""
-    return {
+def corpus(cases: tuple[AnswerCase, ...], others: list[bytes]) -> dict[str, list[bytes]]:
+    """The answers of every upstream; `others` are those of the Interactions API."""
+    found = {
         upstream: [case.body() for case in cases if case.upstream == upstream]
         for upstream in CLIENTS
     }
+    return {**found, INTERACTIONS: others}
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_damaged_answers_fail_openly(batch: int) -> None:
     rng = random.Random(batch)
-    answers = corpus((*answer_cases(), *google_answer_cases()))
+    answers = corpus((*answer_cases(), *google_answer_cases()), interactions.ANSWERS)
     outcomes = {"answered": 0, "failed": 0}
     for number in range(ANSWERS // BATCHES):
-        upstream = CLIENTS[number % 4]
+        upstream = CLIENTS[number % len(CLIENTS)]
         good = msgspec.json.decode(rng.choice(answers[upstream]))
         body = encode(rng, damage(rng, good, most=2))
         for client in CLIENTS:
@@ -109,10 +112,10 @@ def damaged_frame(rng: random.Random, frame: bytes) -> bytes:
 def test_damaged_streams_keep_their_form(batch: int) -> None:
     """Whatever the upstream sends, the client's stream obeys its grammar and ends openly."""
     rng = random.Random(batch)
-    streams = corpus(STREAMS)
+    streams = corpus(STREAMS, interactions.STREAMS)
     outcomes = {"success": 0, "failure": 0}
     for number in range(ANSWERS // BATCHES):
-        upstream = CLIENTS[number % 4]
+        upstream = CLIENTS[number % len(CLIENTS)]
         stream = damaged_stream(rng, rng.choice(streams[upstream]))
         for client in CLIENTS:
             if client == upstream:
@@ -155,6 +158,7 @@ ENDS = {
     MESSAGES: (b"message_stop",),
     RESPONSES: (b"response.completed", b"response.incomplete"),
     GOOGLE: (b'"finishReason":', b'"blockReason":'),
+    INTERACTIONS: (b"interaction.completed",),
 }
 """Without any of these no stream is whole."""
 
@@ -166,13 +170,14 @@ TERMINALS = (
     b"response.failed",
     b'"finishReason":"',
     b'"blockReason":"',
+    b"interaction.completed",
 )
 
 
 @pytest.mark.parametrize("upstream", CLIENTS)
 def test_truncation_is_never_a_success(upstream: str) -> None:
     """A stream cut anywhere before its end, or without one, is a failure on every cell. req: 156"""
-    whole = [case.body() for case in STREAMS if case.upstream == upstream]
+    whole = corpus(STREAMS, interactions.STREAMS)[upstream]
     rng = random.Random(upstream)
     for stream in rng.sample(whole, min(len(whole), 60)):
         frames = frames_of(stream)

@@ -1,4 +1,4 @@
-"""Damaged requests over real sockets, in all sixteen cells: never a 5xx, never a hang."""
+"""Damaged requests over real sockets, in all cells: never a 5xx, never a hang."""
 
 from __future__ import annotations
 

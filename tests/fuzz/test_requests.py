@@ -16,6 +16,7 @@ from dragoman.translation.call import Call
 from tests.fuzz.counts import REQUESTS
 from tests.fuzz.mutations import damage, encode
 from tests.fuzz.requests import CLIENTS, corpus, merged
+from tests.losses.interactions import INTERACTIONS
 from tests.losses.requests import GOOGLE, PROTOCOLS, RESPONSES
 
 BATCHES = 10
@@ -28,7 +29,7 @@ def test_damaged_requests_are_refused_or_translated(batch: int) -> None:
     bodies = {client: corpus(client) for client in CLIENTS}
     outcomes = {"translated": 0, "refused": 0}
     for number in range(REQUESTS // BATCHES):
-        client = CLIENTS[number % 4]
+        client = CLIENTS[number % len(CLIENTS)]
         body = encode(rng, damage(rng, merged(rng, bodies[client])))
         for upstream in CLIENTS:
             if upstream != client:
@@ -82,7 +83,11 @@ BROKEN = {
 @pytest.mark.parametrize("value", BROKEN.values(), ids=BROKEN)
 def test_broken_text_is_refused_in_every_cell(client: str, upstream: str, value: bytes) -> None:
     """Also where the body would only be passed through."""
-    turns = {RESPONSES: b'"input":%b', GOOGLE: b'"contents":[{"parts":[{"text":%b}]}]'}
+    turns = {
+        RESPONSES: b'"input":%b',
+        GOOGLE: b'"contents":[{"parts":[{"text":%b}]}]',
+        INTERACTIONS: b'"input":%b',
+    }
     usual = b'"max_tokens":5,"messages":[{"role":"user","content":%b}]'
     body = b'{"model":"m",' + turns.get(client, usual) % value + b"}"
 

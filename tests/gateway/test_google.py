@@ -3,6 +3,7 @@ spelled in two ways, keys in the query, refusals, and streams that are left."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.config import Account, Client, Config, Secret, Upstream
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
-from tests.facts import facts_of
+from tests.facts import Facts, facts_of
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import PROTOCOLS, TIMEOUTS, config_for
 from tests.gateway.http import KEY, Answer, Connection, call
@@ -22,6 +23,7 @@ from tests.gateway.odd_upstream import answering
 
 GOOGLE = "google_generate_content"
 FACTS = facts_of()[GOOGLE]
+INTERACTIONS = facts_of()["google_interactions"]
 CAPPED, CLAMPED = "sk-of-a-capped-client", "sk-of-a-clamped-client"
 ACCOUNTS = ("sk-sim-google-0", "sk-sim-google-1")
 MOST = 300
@@ -68,11 +70,17 @@ def serving(
 
 
 def generate(
-    gateway: RunningGateway, model: str, *, key: str = KEY, stream: bool = False, **more: Any
+    gateway: RunningGateway,
+    model: str,
+    *,
+    key: str = KEY,
+    stream: bool = False,
+    facts: Facts = FACTS,
+    **more: Any,
 ) -> Answer:
-    made = {**FACTS.body(model, "Hello", stream), **more}
+    made = {**facts.body(model, "Hello", stream), **more}
     headers = {"x-goog-api-key": key}
-    return call(gateway.base_url, "POST", FACTS.path(model, stream), made, headers, key=None)
+    return call(gateway.base_url, "POST", facts.path(model, stream), made, headers, key=None)
 
 
 def limit_sent(simulator: RunningSimulator) -> Any:
@@ -107,6 +115,23 @@ def test_a_nested_limit_is_lowered(
     gateway, _ = serving
     for key in (CAPPED, CLAMPED):
         answer = generate(gateway, f"{upstream}/sim-text?words=1", key=key, **config)
+        assert answer.status == 200, answer.body
+        (sent,) = limit_sent(simulator)
+        assert sent <= MOST
+        assert answer.headers.get("x-dragoman-clamped", str(sent)) == str(sent)
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_a_limit_of_interactions_is_lowered(
+    serving: tuple[RunningGateway, list[Any]], simulator: RunningSimulator, upstream: str
+) -> None:
+    given: tuple[dict[str, Any], ...] = (
+        {},
+        {"generation_config": {"max_output_tokens": 100_000}},
+    )
+    for key, more in itertools.product((CAPPED, CLAMPED), given):
+        model = f"{upstream}/sim-text?words=1"
+        answer = generate(serving[0], model, key=key, facts=INTERACTIONS, **more)
         assert answer.status == 200, answer.body
         (sent,) = limit_sent(simulator)
         assert sent <= MOST

@@ -84,6 +84,7 @@ _SAME = {
     "output_text": "content",
     "added": "done",
     "part": "content",
+    "thought": "reasoning",
     "RedactedThinkingBlock": "reasoning",
     "ThinkingBlock": "reasoning",
     "SignatureDelta": "reasoning",

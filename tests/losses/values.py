@@ -158,6 +158,7 @@ _BY_FIELD: dict[str, tuple[Sample, ...]] = {
         name: (Sample(NEEDLE, None, (FILLER,)),)
         for name in (
             "ThinkingBlock.signature",
+            "ThoughtStepParam.signature",
             "SignatureDelta.signature",
             "RedactedThinkingBlock.data",
             "ResponseReasoningItem.encrypted_content",

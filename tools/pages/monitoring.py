@@ -74,8 +74,11 @@ def one(title: str, expression: str, legend: str, unit: str = "short") -> Panel:
     return Panel(title, (Query(expression, legend),), unit)
 
 
-API = r'route!~"/|/(admin|ui)(/.*)?|/healthz|/readyz|/metrics|\\(other\\)"'
-"""Routes that callers of the API use."""
+API = (
+    r'route!~"/|/(admin|ui|oauth|[.]well-known)(/.*)?|/device|/healthz|/readyz|/metrics'
+    r'|\\(other\\)"'
+)
+"""Routes that callers of the API use: not those of the page, of signing in, and of health."""
 
 JOB = 'job=~"$job"'
 MODELS = f'{CHOSEN},model=~"$model"'

@@ -47,6 +47,7 @@ allows it no other type beside.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
@@ -325,7 +326,10 @@ def _keep(value: Any, place: _Place, extras: list[Extra]) -> Any:
 
 
 def _carry(value: Any, place: _Place, extras: list[Extra]) -> Raw:
-    return Raw(to_json(value))
+    try:
+        return Raw(to_json(value))
+    except UnicodeEncodeError:  # Half of a character: the other half is in the next piece.
+        return Raw(json.dumps(value).encode())
 
 
 class _Walks:

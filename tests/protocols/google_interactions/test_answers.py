@@ -46,6 +46,7 @@ from dragoman.failing import Verdict
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Inbound, Reply, to_json
 from dragoman.sse import Decoder
+from tests.library import translate_request
 
 JsonObject = dict[str, Any]
 NAME = "google_interactions"
@@ -471,3 +472,20 @@ def test_errors_for_clients(kind: FaultKind, status: int, code: str) -> None:
         status,
         {"error": {"code": code, "message": "No."}},
     )
+
+
+def test_a_character_in_halves_is_joined() -> None:
+    """Arguments may be cut between the two escapes of a character."""
+    halves = (rb"\ud83d", rb"\ude00")
+    pieces = [
+        b'data: {"event_type":"step.delta","index":0,"delta":'
+        b'{"type":"arguments_delta","arguments":"%b"}}\n\n' % text
+        for text in (rb"{\"a\":\"" + halves[0], halves[1] + rb"\"}")
+    ]
+    begun = framed(created(), start(0, type="function_call", id="c1", name="f", arguments={}))
+    stream = begun + b"".join(pieces) + framed(stop(0), completed("requires_action"))
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+    translator = translate_request("openai_chat", NAME, to_json(body)).open_stream()
+    shown = translator.feed(stream) + translator.finish()
+    assert translator.outcome.fault is None
+    assert "\N{GRINNING FACE}".encode() in shown

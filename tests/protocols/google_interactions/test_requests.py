@@ -180,6 +180,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
         ({"type": "text", "mime_type": "application/json"}, JsonObject()),
         ([{"type": "text", "mime_type": "application/json", "schema": SCHEMA}], None),
         ({"type": "text"}, None),
+        ({"type": ["object", "null"]}, JsonSchema(schema={"type": ["object", "null"]})),
     ],
 )
 def test_forms_of_the_answer(given: Any, expected: Any) -> None:

@@ -143,8 +143,8 @@ def _format(given: shapes.Request, extras: list[Extra]) -> OutputFormat | None:
             continue
         if not isinstance(one, dict):
             raise InvalidRequest.at(path, "must be an object or a list of objects")
-        kind = one.get("type")
-        if kind in wire.MEDIA:
+        kind = one.get("type")  # In a schema it may be a list.
+        if isinstance(kind, str) and kind in wire.MEDIA:
             detail = "only text can be translated"
             extras.append(Extra(path, one, LossKind.CONTENT, detail))
         elif kind == "text":

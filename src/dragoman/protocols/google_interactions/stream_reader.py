@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
@@ -124,7 +125,7 @@ class InteractionsReader:
                 return self._take(shapes.EVENT.decode(frame.data))
             except REFUSED:
                 return self._loose(frame)
-        except InvalidRequest:
+        except (InvalidRequest, JsonError):
             failure = UpstreamError.unreadable("an event of its stream is malformed")
         except UpstreamError as error:
             failure = error
@@ -387,6 +388,8 @@ class InteractionsReader:
         if part.type != "text":
             self._lose("summary", detail="only the text of a thought is shown")
             return
+        if part.annotations:
+            self._lose("annotations", detail="citations in a thought are not shown")
         if step.kind is not Reasoning:
             self._open(step, Reasoning(), events)
         elif step.pieces and step.given.summary:
@@ -549,7 +552,12 @@ def _text_of(raw: Raw) -> str | None:
     try:
         return msgspec.json.decode(raw, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        value = json.loads(bytes(raw))  # It takes halves of characters.
+    except ValueError:
         return None
+    return value if isinstance(value, str) else None
 
 
 def _object_of(raw: Any) -> JsonObject:
