@@ -184,6 +184,24 @@ async def test_stored_accounts_serve_and_come_and_go(place: str) -> None:
         assert {two.used(), two.used()} == {"b"}
 
 
+async def test_what_is_enabled_serves_before_what_is_removed_is_gone(place: str) -> None:
+    """One exchange brings both, and requests are served while it is taken over."""
+    keep(place, account("a"))
+    async with working(place, account("b"), sync_s=3600.0) as worker:
+        now = time.time()
+        worker.pool.observe(Transition("b", Disabled("by hand"), now))
+        await worker.sync.exchanged()
+        assert worker.used() == "a"
+        with closing(Failing(place)) as store:
+            store.exchange("other", Batch(transitions=[Transition("b", Enabled(), now + 1)]), 0)
+            store.remove(["a"])
+        exchange = asyncio.ensure_future(worker.sync._exchange())
+        while not exchange.done():
+            served = worker.used()
+            await asyncio.sleep(0)
+        assert served == "b"
+
+
 async def test_nothing_is_left_of_an_account_whose_removal_was_not_heard_of(place: str) -> None:
     """It was removed and added again between two exchanges."""
     keep(place, account("a", "sk-a"))

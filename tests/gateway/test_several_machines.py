@@ -19,7 +19,7 @@ pytest.importorskip("psycopg")
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Fault
 from dragoman.lab.simulator.testing import RunningSimulator
-from tests.gateway.http import AUTH, Answer, call, events
+from tests.gateway.http import AUTH, Answer, Connection, call, events
 from tests.gateway.processes import ASKED, GatewayProcess, gateway_process, simulator_process, until
 from tests.gateway.slow_upstream import slow_upstream
 from tests.storage.cluster import Cluster, running_cluster
@@ -142,18 +142,23 @@ def test_what_is_made_in_the_background_is_every_instances(
         return bool(told(other, "GET", name).json["status"] == "in_progress")
 
     with ExitStack() as stack:
-        followers = stack.enter_context(ThreadPoolExecutor(2))
         one, other = instances(stack, tmp_path, cluster, simulator.openai_base_url, 2)
         ends = {}
         for end in ("cancelled", "completed"):
             name = call(one.url, "POST", "/v1/responses", asked, AUTH).json["id"]
             until(partial(has_begun, name))
-            following = followers.submit(told, other, "GET", f"{name}?stream=true")
-            if end == "cancelled":
-                assert told(other, "POST", f"{name}/cancel").json["status"] == end
-            else:
-                one.kill_all()
-            seen = [data for _, data in events(following.result(120).body)]
+            with Connection(other.url) as follower:
+                follower.send("GET", f"/v1/responses/{name}?stream=true", None, AUTH)
+                assert follower.head().status == 200
+                text = b""
+                while b"response.created" not in text:
+                    text += follower.chunk()
+                if end == "cancelled":
+                    assert told(other, "POST", f"{name}/cancel").json["status"] == end
+                else:
+                    one.kill_all()
+                text += b"".join(iter(follower.chunk, b""))
+            seen = [data for _, data in events(text)]
             numbers = [data["sequence_number"] for data in seen]
             assert numbers == list(range(len(numbers)))
             begun = [data["type"] for data in seen].count("response.created")

@@ -403,14 +403,15 @@ class AccountSync:
         for some in _parts(received.accounts):
             self._pool.define(one for one in some if one.name not in self._fixed)
             await asyncio.sleep(0)
-        gone = [name for name in changes.removed if name not in self._fixed]
-        for names in _parts(gone):
-            self._pool.withdraw(names)
-            await asyncio.sleep(0)
         if self.logs_operators and not first:
             self._log_operators(changes.states.values())
         for part in _slices(changes):
             self._pool.apply(part)
+            await asyncio.sleep(0)
+        # Last: meanwhile requests are served, perhaps by an account that has just been enabled.
+        gone = [name for name in changes.removed if name not in self._fixed]
+        for names in _parts(gone):
+            self._pool.withdraw(names)
             await asyncio.sleep(0)
         there = [*self._fixed.values(), *received.accounts] if first else received.accounts
         self._note_new_keys(there)
