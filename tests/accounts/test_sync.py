@@ -184,6 +184,24 @@ async def test_stored_accounts_serve_and_come_and_go(place: str) -> None:
         assert {two.used(), two.used()} == {"b"}
 
 
+async def test_what_is_enabled_serves_before_what_is_removed_is_gone(place: str) -> None:
+    """One exchange brings both, and requests are served while it is taken over."""
+    keep(place, account("a"))
+    async with working(place, account("b"), sync_s=3600.0) as worker:
+        now = time.time()
+        worker.pool.observe(Transition("b", Disabled("by hand"), now))
+        await worker.sync.exchanged()
+        assert worker.used() == "a"
+        with closing(Failing(place)) as store:
+            store.exchange("other", Batch(transitions=[Transition("b", Enabled(), now + 1)]), 0)
+            store.remove(["a"])
+        exchange = asyncio.ensure_future(worker.sync._exchange())
+        while not exchange.done():
+            served = worker.used()
+            await asyncio.sleep(0)
+        assert served == "b"
+
+
 async def test_nothing_is_left_of_an_account_whose_removal_was_not_heard_of(place: str) -> None:
     """It was removed and added again between two exchanges."""
     keep(place, account("a", "sk-a"))
@@ -202,27 +220,6 @@ async def test_nothing_is_left_of_an_account_whose_removal_was_not_heard_of(plac
             assert await worker.sync._exchange()
             assert worker.used() == "a"
             assert not store.states()["a"].disabled
-
-
-async def test_an_account_is_gone_only_once_its_successor_is_enabled(place: str) -> None:
-    """Both are heard of in one exchange, while requests are served."""
-    keep(place, account("former"))
-    fixed = account("fixed")
-    async with working(place, fixed, sync_s=3600.0) as one, working(place, fixed) as other:
-        one.pool.observe(Transition("fixed", Disabled("broken"), time.time()))
-        assert await one.sync._exchange()
-        await until(lambda: other.pool.state("fixed").disabled)
-        other.pool.enable("fixed")
-        await other.sync.exchanged()
-        await other.sync.ask(lambda store: store.remove(["former"]))
-        exchange = asyncio.create_task(one.sync._exchange())
-        used = set()
-        while not exchange.done():
-            used.add(one.used())
-            await asyncio.sleep(0)
-        assert exchange.result()
-        assert used <= {"former", "fixed"}
-        assert one.used() == "fixed"
 
 
 async def test_who_asks_for_everything_again_hears_of_what_is_gone(place: str) -> None:

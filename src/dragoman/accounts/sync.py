@@ -408,8 +408,9 @@ class AccountSync:
         for part in _slices(changes):
             self._pool.apply(part)
             await asyncio.sleep(0)
-        # Last: requests that come meanwhile find those that were enabled in their place.
-        for names in _parts([name for name in changes.removed if name not in self._fixed]):
+        # Last: meanwhile requests are served, perhaps by an account that has just been enabled.
+        gone = [name for name in changes.removed if name not in self._fixed]
+        for names in _parts(gone):
             self._pool.withdraw(names)
             await asyncio.sleep(0)
         there = [*self._fixed.values(), *received.accounts] if first else received.accounts

@@ -251,14 +251,14 @@ class Exchange:
         settings = plan.settings
         if POLICY in context.incoming.headers:
             settings = plan.settings_for(context.incoming)
+        request, upstream = context.request, plan.upstream.protocol
         codec = context.incoming.codec
-        if plan.upstream.codec is codec and (
+        if upstream == codec.name and (
             headers := codec.endpoint.passed_on(context.incoming.headers)
         ):
             settings = replace(settings, headers=headers)
         if known := self.resolver.learnt.of(context.caller.name, plan.target):
             settings = corrected(settings, _without_limit_needed(context, known))
-        request, upstream = context.request, plan.upstream.protocol
         if request.is_large:
             call = await self._large.translate(request, upstream, settings)
         else:

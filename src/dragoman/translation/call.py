@@ -322,12 +322,12 @@ class Call:
         return (bound and (moved or not self.passes_through)) or least > 0
 
     def _report_mended(self) -> None:
-        if self._source.mended:
-            self.ledger.add("body", LossKind.REPAIRED, MENDED)
+        self.ledger.add("body", LossKind.REPAIRED, MENDED)
 
     def _forward(self, without: int) -> bytes:
-        self._report_mended()
         settings, source = self.settings, self._source
+        if source.mended:
+            self._report_mended()
         model = settings.model or source.model
         checked = source.check()
         body = source.forward(model, settings.capabilities, self.ledger, without)
@@ -439,7 +439,8 @@ class Call:
 
     def _write(self, request: Request) -> bytes:
         settings = self.settings
-        self._report_mended()
+        if self._source.mended:
+            self._report_mended()
         if self.streams is not request.stream:
             request = replace(request, stream=self.streams)
         body = self.codec.translate.write_request(request, self._outbound(self.ledger))

@@ -58,7 +58,7 @@ _MOST_CHOICES = 128
 def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
     """The client's body with the model replaced and, for streams, usage asked for."""
     changed: JsonObject = {"model": model}
-    if capabilities.of(ChatCapabilities).stream_usage and _value(members, "stream") is True:
+    if _value(members, "stream") is True and capabilities.of(ChatCapabilities).stream_usage:
         options = _value(members, "stream_options")
         options = options if type(options) is dict else {}
         if options.get("include_usage") is not True:
