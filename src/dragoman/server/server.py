@@ -105,8 +105,10 @@ class Server:
                 return  # It was to stop before it was ready to serve.
             loop.call_soon(self._begin)
             await self.http.serve(sockets)
-            until = loop.time() + self.app.config.server.shutdown_grace_s
-            await self.http.drain(self.app.config.server.shutdown_grace_s)
+            # The second interrupt may have come before the first was obeyed.
+            grace_s = 0.0 if self._hurries else self.app.config.server.shutdown_grace_s
+            until = loop.time() + grace_s
+            await self.http.drain(grace_s)
             if not self._hurries:
                 self._finishing = loop.create_task(self.app.finish(until - loop.time()))
                 await asyncio.wait((self._finishing,))
