@@ -113,6 +113,8 @@ class Supervisor:
         self._unaccepted: list[tuple[socket.socket, int]] = []
         self._lifeline = Lifeline()
         self._stopping = False
+        self._hurries = False
+        """Whether an interrupt after the first signal is to be passed on."""
         self._is_hung_up = False
         self._any_served = False
         self._all_served = False
@@ -153,7 +155,7 @@ class Supervisor:
     def _on_signal(self, number: int, frame: object) -> None:
         if number in _STOP:
             if self._stopping and number == signal.SIGINT:
-                self._signal_all(signal.SIGINT)
+                self._hurries = True
             self._stopping = True
         elif number == signal.SIGHUP:
             self._is_hung_up = True
@@ -308,6 +310,10 @@ class Supervisor:
         while any(worker.pid for worker in self._workers) and time.monotonic() < deadline:
             self._reap()
             await asyncio.sleep(_POLL_S / 2)
+            if self._hurries:
+                # After the first signal has arrived: of two that wait, the lower one comes first.
+                self._hurries = False
+                self._signal_all(signal.SIGINT)
         self._signal_all(signal.SIGKILL)
         while any(worker.pid for worker in self._workers):
             self._reap()

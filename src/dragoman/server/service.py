@@ -198,9 +198,12 @@ def _run_alone(served: ServedConfiguration, opened: _Opened, as_service: bool) -
                 nonlocal told_to_stop
                 is_first, told_to_stop = not told_to_stop, True
                 if is_first and _turn_away_newcomers(opened, offer):
-                    loop.call_later(HANDSHAKE_S, server.on_signal, number)
-                else:
-                    server.on_signal(number)
+                    loop.call_later(HANDSHAKE_S, server.stop)
+                    return
+                if not is_first:
+                    # Whoever has begun to connect is waited for no longer.
+                    server.stop()
+                server.on_signal(number)
 
             def on_started() -> None:
                 if predecessor is not None:
