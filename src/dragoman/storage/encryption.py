@@ -131,18 +131,16 @@ class AesGcmCipher:
     def _sealed(self, account: Account) -> bytes:
         if account.key is None and not account.headers and account.proxy is None:
             return b""
-        keys = self._derived()
-        if not keys:
-            raise SealError(
-                "an account with secrets is only stored encrypted: set [storage] key, "
-                'commonly "env:DRAGOMAN_STORE_KEY"'
-            )
         secrets = _Secrets(
             key=None if account.key is None else account.key.reveal(),
             headers={name: value.reveal() for name, value in account.headers.items()},
             proxy=None if account.proxy is None else account.proxy.reveal(),
         )
-        return _encrypted(keys[0], msgspec.json.encode(secrets), _ACCOUNT, account.name)
+        why = (
+            "an account with secrets is only stored encrypted: set [storage] key, "
+            'commonly "env:DRAGOMAN_STORE_KEY"'
+        )
+        return self._encrypted(msgspec.json.encode(secrets), _ACCOUNT, account.name, why)
 
     def _opened(self, definition: Definition) -> _Secrets:
         sealed = definition.sealed
@@ -162,10 +160,8 @@ class AesGcmCipher:
         Raises:
             SealError: there is no key to encrypt it with.
         """
-        keys = self._derived()
-        if not keys:
-            raise SealError("bodies are only stored encrypted: set [storage] key")
-        return _encrypted(keys[0], text, _BODY, name)
+        why = "bodies are only stored encrypted: set [storage] key"
+        return self._encrypted(text, _BODY, name, why)
 
     def open_body(self, sealed: bytes, name: str) -> bytes:
         """The body that `seal_body` has encrypted for that name.
@@ -177,10 +173,8 @@ class AesGcmCipher:
 
     def seal_credential(self, text: bytes, name: str) -> bytes:
         """See `AccountCipher.seal_credential`."""
-        keys = self._derived()
-        if not keys:
-            raise SealError("a login that is renewed is only kept encrypted: set [storage] key")
-        return _encrypted(keys[0], text, _CREDENTIAL, name)
+        why = "a login that is renewed is only kept encrypted: set [storage] key"
+        return self._encrypted(text, _CREDENTIAL, name, why)
 
     def open_credential(self, sealed: bytes, name: str) -> bytes:
         """See `AccountCipher.open_credential`."""
@@ -192,10 +186,8 @@ class AesGcmCipher:
         Raises:
             SealError: there is no key to encrypt it with.
         """
-        keys = self._derived()
-        if not keys:
-            raise SealError("people can only sign in with a [storage] key")
-        return _encrypted(keys[0], secret, _SIGN_IN, name)
+        why = "people can only sign in with a [storage] key"
+        return self._encrypted(secret, _SIGN_IN, name, why)
 
     def open_sign_in(self, sealed: bytes, name: str) -> bytes:
         """The secret that `seal_sign_in` has encrypted for that name.
@@ -204,6 +196,18 @@ class AesGcmCipher:
             SealError: it cannot be decrypted with these keys.
         """
         return self._decrypted(sealed, _SIGN_IN, name, "the secrets of a sign-in")
+
+    def _encrypted(self, plain: bytes, purpose: bytes, name: str, why: str) -> bytes:
+        """
+        Raises:
+            SealError: there is no key to encrypt it with; `why` one is needed.
+        """
+        keys = self._derived()
+        if not keys:
+            raise SealError(why)
+        key = keys[0]
+        nonce, head = os.urandom(_NONCE_BYTES), _FORM + key.id
+        return head + nonce + key.cipher.encrypt(nonce, plain, _bound_to(purpose, head, name))
 
     def _decrypted(self, sealed: bytes, purpose: bytes, name: str, what: str) -> bytes:
         if sealed[:1] != _FORM:
@@ -229,11 +233,6 @@ class AesGcmCipher:
 
 
 _read_secrets = decoder(_Secrets)
-
-
-def _encrypted(key: _Key, text: bytes, purpose: bytes, name: str) -> bytes:
-    nonce, head = os.urandom(_NONCE_BYTES), _FORM + key.id
-    return head + nonce + key.cipher.encrypt(nonce, text, _bound_to(purpose, head, name))
 
 
 def _bound_to(purpose: bytes, head: bytes, name: str) -> bytes:
