@@ -15,7 +15,6 @@ from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.accounts.credentials.place import Place
 from dragoman.accounts.credentials.rotating import LoginStore
-from dragoman.accounts.credentials.sources import obtain
 from dragoman.config import Account, Upstream
 from dragoman.link.messages import Handlers, Peer
 from dragoman.link.owner import Owner
@@ -54,9 +53,9 @@ async def own_calls() -> AsyncIterator[Calls]:
 
 
 class Watch(Struct, frozen=True):
-    """What is told of credentials: each that has `changed`, and the outcome of each that was asked
-    for (`refreshed`: `ok`, or why there is none). `is_out` returns whether the account of a name is
-    disabled."""
+    """Functions that follow credentials: `changed` is called with each that has changed,
+    `refreshed` with the outcome of each that was asked for (`ok`, or why there is none). `is_out`
+    returns whether the account of a name is disabled."""
 
     changed: Callable[[AccountCredential], None] = lambda entry: None
     refreshed: Callable[[Account, str], None] = lambda account, outcome: None
@@ -70,6 +69,9 @@ def credentials_of(
     `logins` keeps what is replaced with each use."""
 
     async def source(account: Account, place: Place, asked: Obtain) -> Credential:
+        # Only where an account has credentials: the sources of all clouds are many modules.
+        from dragoman.accounts.credentials.sources import obtain
+
         async def fetch(ask: Ask) -> Answer:
             return await _fetch(client, place, ask)
 
