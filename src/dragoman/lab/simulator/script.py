@@ -125,6 +125,17 @@ def calls_of(step: Step) -> tuple[ToolCall, ...]:
     return step.calls if isinstance(step, ParallelTools) else ()
 
 
+def unusual_call(steps: tuple[Step, ...], who: str) -> str | None:
+    """Why `who`, which has only JSON tools and no namespaces, cannot express the calls of steps."""
+    for step in steps:
+        for call in calls_of(step):
+            if call.kind == "custom":
+                return f"{who} has no free-text tools"
+            if call.namespace:
+                return f"{who} has no tool namespaces"
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Token counts. What is None is estimated from the request or from the steps.

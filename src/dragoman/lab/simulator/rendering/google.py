@@ -23,6 +23,7 @@ from dragoman.lab.simulator.script import (
     Text,
     ToolCall,
     calls_of,
+    unusual_call,
 )
 from dragoman.lab.simulator.seals import sign_part
 from dragoman.lab.simulator.view import JsonObject
@@ -48,13 +49,7 @@ def cannot(scenario: Scenario) -> str | None:
     """Why Google cannot express the scenario: no free-text tools, namespaces or paused turns."""
     if scenario.finish == "pause":
         return "Google has no paused turns"
-    for step in scenario.steps:
-        for call in calls_of(step):
-            if call.kind == "custom":
-                return "Google has no free-text tools"
-            if call.namespace:
-                return "Google has no tool namespaces"
-    return None
+    return unusual_call(scenario.steps, "Google")
 
 
 def full(answer: Answer) -> JsonObject:

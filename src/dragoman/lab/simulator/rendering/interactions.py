@@ -24,6 +24,7 @@ from dragoman.lab.simulator.script import (
     Text,
     ToolCall,
     calls_of,
+    unusual_call,
 )
 from dragoman.lab.simulator.seals import sign_part
 from dragoman.lab.simulator.view import JsonObject
@@ -42,13 +43,7 @@ def cannot(scenario: Scenario) -> str | None:
         return "an interaction has exactly one answer"
     if scenario.finish == "pause":
         return "an interaction has no paused turns"
-    for step in scenario.steps:
-        for call in calls_of(step):
-            if call.kind == "custom":
-                return "an interaction has no free-text tools"
-            if call.namespace:
-                return "an interaction has no tool namespaces"
-    return None
+    return unusual_call(scenario.steps, "an interaction")
 
 
 def full(answer: Answer) -> JsonObject:

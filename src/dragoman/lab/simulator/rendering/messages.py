@@ -23,7 +23,7 @@ from dragoman.lab.simulator.script import (
     Scenario,
     Text,
     ToolCall,
-    calls_of,
+    unusual_call,
 )
 from dragoman.lab.simulator.seals import redact, sign_thinking
 from dragoman.lab.simulator.view import JsonObject
@@ -57,13 +57,7 @@ def cannot(scenario: Scenario) -> str | None:
     """Why Messages cannot express the scenario: one message, only JSON tools, no namespaces."""
     if scenario.choices > 1:
         return "Messages answers with exactly one message"
-    for step in scenario.steps:
-        for call in calls_of(step):
-            if call.kind == "custom":
-                return "Messages has no free-text tools"
-            if call.namespace:
-                return "Messages has no tool namespaces"
-    return None
+    return unusual_call(scenario.steps, "Messages")
 
 
 def full(answer: Answer) -> JsonObject:
