@@ -7,6 +7,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import LossKind
 from dragoman.jsontext import JsonError, JsonMismatch, JsonTooDeep
 
 T = TypeVar("T")
@@ -36,6 +37,11 @@ SPEAKING = frozenset(
 )
 """Names of members with model output. In an unexpected place, their loss is one of content: an
 answer with nothing else to read then fails."""
+
+
+def loss_of(path: str) -> LossKind:
+    """The loss of an unknown member of an answer, by the last name of its path."""
+    return LossKind.CONTENT if path.rpartition(".")[2] in SPEAKING else LossKind.KNOB
 
 
 def decode_object(body: bytes) -> JsonObject:

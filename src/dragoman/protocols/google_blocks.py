@@ -69,7 +69,7 @@ class BlockWriter:
 
     # --- how a protocol writes them -------------------------------------------------------------
 
-    def said(self, text: str) -> JsonObject:
+    def text_part(self, text: str) -> JsonObject:
         """The part of a text."""
         raise NotImplementedError
 
@@ -177,7 +177,7 @@ class BlockWriter:
 
     def _text(self, text: str) -> Iterable[JsonObject]:
         """A text; the service refuses empty ones."""
-        return (self.said(text),) if text else ()
+        return (self.text_part(text),) if text else ()
 
     def _report_text(self, block: Text) -> None:
         """Report what a text has beside its text."""

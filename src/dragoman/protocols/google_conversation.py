@@ -34,7 +34,7 @@ _OPENING: Final = " "
 class TurnWriter(Protocol):
     """What writes the blocks of turns as the objects of one protocol."""
 
-    def said(self, text: str) -> JsonObject:
+    def text_part(self, text: str) -> JsonObject:
         """The object of a text."""
         ...
 
@@ -102,10 +102,10 @@ def write_conversation(request: Request, outbound: Outbound, writer: TurnWriter)
     if turns[0].is_model:
         path = turns[0].path
         ledger.add(path, LossKind.REPAIRED, "a user message was put before the first turn")
-        turns.insert(0, WrittenTurn(False, [writer.said(_OPENING)]))
+        turns.insert(0, WrittenTurn(False, [writer.text_part(_OPENING)]))
     if turns[-1].is_model and not ends_with_model(outbound.capabilities):
         ledger.add(turns[-1].path, LossKind.REPAIRED, GOES_ON)
-        turns.append(WrittenTurn(False, [writer.said(GO_ON)]))
+        turns.append(WrittenTurn(False, [writer.text_part(GO_ON)]))
     return Conversation(system, turns)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Thinking
+from dragoman.protocols.base import Reply
 from dragoman.protocols.efforts import EFFORTS, effort_of
 from dragoman.protocols.google_capabilities import GoogleCapabilities
 from dragoman.protocols.request_settings import RequestSettings
@@ -51,6 +52,13 @@ def is_shown(wish: Thinking, settings: RequestSettings) -> bool:
     if settings.same_protocol and wish.display is None and wish.summary is None:
         return False
     return wish.effort != "none" and wish.mode != "disabled"
+
+
+def shows_thoughts(reply: Reply) -> bool:
+    """Whether a client of Google's is shown thoughts: where it asked for summaries of them."""
+    thinking, show = reply.request.thinking, reply.options.show_reasoning
+    asked = thinking is not None and thinking.display == "summarized"
+    return show == "always" or (asked and show == "auto")
 
 
 def shows_unasked(settings: RequestSettings, own: GoogleCapabilities) -> bool:

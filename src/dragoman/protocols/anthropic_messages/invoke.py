@@ -139,8 +139,8 @@ def _failure(kind: str, headers: Mapping[str, str], payload: bytes) -> Frame:
     """The `error` event of an exception or error of the service."""
     if kind == "exception":
         name = headers.get(":exception-type", "")
-        said = object_of(payload) or {}
-        text = said.get("originalMessage") or said.get("message")
+        details = object_of(payload) or {}
+        text = details.get("originalMessage") or details.get("message")
     else:
         name, text = headers.get(":error-code", ""), headers.get(":error-message")
     error = _EXCEPTIONS.get(name, "api_error")

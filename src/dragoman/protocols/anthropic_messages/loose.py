@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman import jsontext
-from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.canonical.losses import Ledger
 from dragoman.canonical.requests import Extra
 from dragoman.protocols.anthropic_messages import shapes, wire
-from dragoman.protocols.fields import SPEAKING, JsonObject
+from dragoman.protocols.fields import JsonObject, loss_of
 from dragoman.protocols.reading import Reader
 
 _PIECES = {
@@ -103,5 +103,4 @@ def report_unknown(
 
 def _report(ledger: Ledger, path: str, content: Any) -> None:
     if content not in (None, "", [], {}):
-        loss = LossKind.CONTENT if path.rpartition(".")[2] in SPEAKING else LossKind.KNOB
-        ledger.add(path, loss, NO_COUNTERPART)
+        ledger.add(path, loss_of(path), NO_COUNTERPART)

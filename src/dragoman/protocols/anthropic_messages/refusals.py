@@ -21,8 +21,8 @@ _NEEDED: Final = frozenset({"max_tokens", "messages", "model", "system"})
 
 
 def refits(message: str, capabilities: Capabilities) -> Mapping[str, Any]:
-    """The function behind `Endpoint.refits`. Where the vendor itself refuses, its client is told
-    so: it speaks the newest form of the protocol."""
+    """The function behind `Endpoint.refits`. What the vendor itself refuses is reported
+    to its client, which has the newest form of the protocol."""
     own = capabilities.of(MessagesCapabilities)
     if own.is_vendors:
         return {}

@@ -127,7 +127,7 @@ class PartWriter(BlockWriter):
 
     # --- files ----------------------------------------------------------------------------------
 
-    def said(self, text: str) -> JsonObject:
+    def text_part(self, text: str) -> JsonObject:
         return {"text": text}
 
     def _inline(self, block: Block, media_type: str, data: str) -> JsonObject:

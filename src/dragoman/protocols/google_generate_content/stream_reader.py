@@ -43,7 +43,7 @@ from dragoman.jsontext import JsonError, decode
 from dragoman.protocols import google_wire
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import stray_error
-from dragoman.protocols.fields import SPEAKING, JsonObject
+from dragoman.protocols.fields import JsonObject, loss_of
 from dragoman.protocols.google_generate_content import wire
 from dragoman.protocols.google_generate_content.answer_shapes import (
     ANSWER,
@@ -183,9 +183,7 @@ class GoogleReader:
         extras: list[Extra] = []
         answer = ANSWER.tolerate(value, extras)
         for extra in extras:
-            said = extra.path.rpartition(".")[2] in SPEAKING
-            kind = LossKind.CONTENT if said else LossKind.KNOB
-            self._inbound.ledger.add(extra.path[:120], kind, _NO_COUNTERPART)
+            self._inbound.ledger.add(extra.path[:120], loss_of(extra.path), _NO_COUNTERPART)
         return self.take(answer)
 
     def take(self, answer: Answer) -> list[Event]:

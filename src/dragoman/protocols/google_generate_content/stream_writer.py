@@ -64,6 +64,7 @@ from dragoman.protocols.google_generate_content.output import (
     write_logprobs,
 )
 from dragoman.protocols.google_signatures import write_signature
+from dragoman.protocols.google_thinking import shows_thoughts
 
 KEEPALIVE = b"\n"
 """An empty line between two chunks: all clients ignore it, while comments break some."""
@@ -127,10 +128,8 @@ class GoogleWriter:
         self._request_id = reply.request_id
         self._ledger = reply.ledger
         self._sealer: Sealer = reply.sealer
-        thinking, show = reply.request.thinking, reply.options.show_reasoning
-        asked = thinking is not None and thinking.display == "summarized"
-        self._shows_reasoning = show == "always" or (asked and show == "auto")
-        self._readable = show != "never"
+        self._shows_reasoning = shows_thoughts(reply)
+        self._readable = reply.options.show_reasoning != "never"
         """Whether the client may be given other vendors' reasoning at all."""
         self._shows_logprobs = reply.request.logprobs
         self._out: Output = Chunks() if streamed else Whole()

@@ -70,7 +70,7 @@ class Delta(Shape, omit_defaults=True):
 
 
 class Interaction(Shape):
-    """An answer, or what an event tells of it. The members in the second half repeat the
+    """An answer, or what an event has of it. The members in the second half repeat the
     request."""
 
     id: str | None = None

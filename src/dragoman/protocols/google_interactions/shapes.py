@@ -81,13 +81,13 @@ Content: TypeAlias = (
 
 
 class UserInput(Shape, tag_field="type", tag="user_input"):
-    """What the user said."""
+    """Content of the user."""
 
     content: list[Content] | None = None
 
 
 class ModelOutput(Shape, tag_field="type", tag="model_output"):
-    """What the model said."""
+    """Content of the model."""
 
     content: list[Content] | None = None
     error: Annotated[_Object | None, Lost(_KNOB, neutral=({},))] = None

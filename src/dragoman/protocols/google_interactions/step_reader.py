@@ -115,8 +115,8 @@ class StepReader(Struct, eq=False):
                     raise InvalidRequest.at(f"{path}.content", "must not be empty")
                 self._add("user", self._content(step.content, f"{path}.content"), path)
             case shapes.ModelOutput():
-                said = self._content(step.content or (), f"{path}.content")
-                self._add("assistant", said, path)
+                blocks = self._content(step.content or (), f"{path}.content")
+                self._add("assistant", blocks, path)
             case shapes.Thought():
                 self._add("assistant", self._thought(step, path), path)
             case shapes.FunctionCall():

@@ -77,7 +77,7 @@ class StepWriter(BlockWriter):
             "signature": opaque.data.translate(google_wire.STANDARD),
         }
         if block.text:
-            step["summary"] = [self.said(part) for part in block.parts if part]
+            step["summary"] = [self.text_part(part) for part in block.parts if part]
         return (self._known(block, step),)
 
     def _call(self, block: ToolCall) -> JsonObject:
@@ -104,7 +104,7 @@ class StepWriter(BlockWriter):
 
     # --- content --------------------------------------------------------------------------------
 
-    def said(self, text: str) -> JsonObject:
+    def text_part(self, text: str) -> JsonObject:
         return {"type": "text", "text": text}
 
     def _inline(self, block: Block, media_type: str, data: str) -> JsonObject:

@@ -48,7 +48,7 @@ from dragoman.jsontext import JsonError, decode
 from dragoman.protocols import google_wire
 from dragoman.protocols.base import Inbound, to_json, to_json_text
 from dragoman.protocols.error_body import stray_error
-from dragoman.protocols.fields import SPEAKING, JsonObject
+from dragoman.protocols.fields import SPEAKING, JsonObject, loss_of
 from dragoman.protocols.finish_words import unknown_finish
 from dragoman.protocols.google_interactions import answer_shapes as shapes
 from dragoman.protocols.google_interactions import wire
@@ -187,9 +187,7 @@ class InteractionsReader:
 
     def _report(self, extras: Iterable[Extra]) -> None:
         for extra in extras:
-            said = extra.path.rpartition(".")[2] in SPEAKING
-            kind = LossKind.CONTENT if said else LossKind.KNOB
-            self._lose(extra.path[:120], kind)
+            self._lose(extra.path[:120], loss_of(extra.path))
 
     def _lose(self, path: str, kind: LossKind = LossKind.KNOB, detail: str = "") -> None:
         self._inbound.ledger.add(path, kind, detail or _NO_COUNTERPART)

@@ -1,7 +1,7 @@
 """Writes the client's answer, streamed or whole: each block is a step.
 
-The state is the interaction, whose steps the events of a stream tell piece by piece. A step starts
-with its first content, and what is said of all of it (citations, a signature) comes last."""
+The state is the interaction; the events of a stream show its steps piece by piece. A step starts
+with its first content, and what belongs to all of it (citations, a signature) comes last."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ from dragoman.protocols.google_interactions import wire
 from dragoman.protocols.google_interactions.errors import END, blocked, error_in_stream, frame
 from dragoman.protocols.google_interactions.usage import write_usage
 from dragoman.protocols.google_signatures import write_signature
+from dragoman.protocols.google_thinking import shows_thoughts
 from dragoman.protocols.partial_json import read_cut_object
 from dragoman.sse import COMMENT
 
@@ -102,10 +103,8 @@ class InteractionsWriter:
         self._streamed = streamed
         self._ledger = reply.ledger
         self._sealer = reply.sealer
-        thinking, show = reply.request.thinking, reply.options.show_reasoning
-        asked = thinking is not None and thinking.display == "summarized"
-        self._shows_reasoning = show == "always" or (asked and show == "auto")
-        self._readable = show != "never"
+        self._shows_reasoning = shows_thoughts(reply)
+        self._readable = reply.options.show_reasoning != "never"
         """Whether the client may be given other vendors' reasoning at all."""
         time = time_of(reply.created)
         self._answer: JsonObject = {
@@ -157,19 +156,20 @@ class InteractionsWriter:
 
     # --- events ---------------------------------------------------------------------------------
 
-    def _tell(self, kind: str, members: JsonObject) -> bytes:
+    def _event(self, kind: str, members: JsonObject) -> bytes:
+        """The frame of one event, with the next id."""
         if not self._streamed:
             return b""
         self._events += 1
         return frame({"event_type": kind, **members, "event_id": f"e{self._events}"})
 
     def _piece(self, delta: JsonObject) -> bytes:
-        return self._tell("step.delta", {"index": self._index, "delta": delta})
+        return self._event("step.delta", {"index": self._index, "delta": delta})
 
     def _begin(self, step: JsonObject, **shown: Any) -> bytes:
         """Begin a step. The event shows it with these members besides."""
         self._step = step
-        return self._tell("step.start", {"index": self._index, "step": {**step, **shown}})
+        return self._event("step.start", {"index": self._index, "step": {**step, **shown}})
 
     def _end(self, **members: Any) -> bytes:
         """End the open step, which has these members in a whole answer."""
@@ -178,14 +178,14 @@ class InteractionsWriter:
             return b""
         if not self._streamed:
             self._answer["steps"].append({**step, **members})
-        told = self._tell("step.stop", {"index": self._index})
+        frames = self._event("step.stop", {"index": self._index})
         self._index += 1
-        return told
+        return frames
 
     def _all(self, step: JsonObject, deltas: Iterable[JsonObject] = (), **members: Any) -> bytes:
         """A step that is known as a whole."""
-        told = self._begin(step)
-        return told + b"".join([*map(self._piece, deltas), self._end(**members)])
+        frames = self._begin(step)
+        return frames + b"".join([*map(self._piece, deltas), self._end(**members)])
 
     # --- the answer as a whole ------------------------------------------------------------------
 
@@ -197,12 +197,12 @@ class InteractionsWriter:
 
     def _announced(self) -> bytes:
         shown = {name: value for name, value in self._answer.items() if name != "steps"}
-        created = self._tell("interaction.created", {"interaction": shown})
+        created = self._event("interaction.created", {"interaction": shown})
         return created + self._status()
 
     def _status(self) -> bytes:
         members = {"interaction_id": self._answer["id"], "status": self._answer["status"]}
-        return self._tell("interaction.status_update", members)
+        return self._event("interaction.status_update", members)
 
     def _note_tier(self, tier: str | None) -> None:
         if tier in _TIERS and tier != "default":
@@ -238,11 +238,11 @@ class InteractionsWriter:
         if not self._streamed:
             return b""
         shown = {name: value for name, value in self._answer.items() if name != "steps"}
-        told = self._status()
-        return told + self._tell("interaction.completed", {"interaction": shown}) + END
+        frames = self._status()
+        return frames + self._event("interaction.completed", {"interaction": shown}) + END
 
     def _failed(self, event: Failed) -> bytes:
-        return self._tell("error", error_in_stream(event.fault)) + END if self._streamed else b""
+        return self._event("error", error_in_stream(event.fault)) + END if self._streamed else b""
 
     # --- blocks ---------------------------------------------------------------------------------
 
@@ -346,11 +346,11 @@ class InteractionsWriter:
             if (written := self._citation(annotation, text)) is not None
         ]
         self._annotations.clear()
-        told = b""
+        frames = b""
         if cited:
             content["annotations"] = cited
-            told = self._piece({"type": "text_annotation_delta", "annotations": cited})
-        return told + self._end(content=[content])
+            frames = self._piece({"type": "text_annotation_delta", "annotations": cited})
+        return frames + self._end(content=[content])
 
     def _citation(self, annotation: Annotation, text: str) -> JsonObject | None:
         """A citation, whose place counts bytes."""
@@ -372,20 +372,20 @@ class InteractionsWriter:
         }
 
     def _close_call(self, call: ToolCall, text: str, cut: bool) -> bytes:
-        told = b""
+        frames = b""
         arguments: Any
         if call.custom:
             detail = "the text of a free-text call became its one argument"
             self._ledger.add("content", LossKind.CONVERTED, detail)
             arguments = wrap_custom(text)
-            told = self._piece({"type": "arguments_delta", "arguments": to_json_text(arguments)})
+            frames = self._piece({"type": "arguments_delta", "arguments": to_json_text(arguments)})
         elif cut:
             detail = "the output limit cut the arguments of a tool call"
             self._ledger.add("content", LossKind.REPAIRED, detail)
             arguments = read_cut_object(text)
         else:
             arguments = object_of(text) or {}
-        return told + self._end(arguments=arguments)
+        return frames + self._end(arguments=arguments)
 
     def _close_thought(self, block: Reasoning, text: str) -> bytes:
         """The signature of a thought, which is its last piece: the vendor's own as it is, the state
@@ -401,14 +401,14 @@ class InteractionsWriter:
             self._lose("reasoning", "reasoning is not shown")
         if self._step is None and not signature:
             return b""
-        told = b"" if self._step is not None else self._begin({"type": "thought"})
+        frames = b"" if self._step is not None else self._begin({"type": "thought"})
         members: JsonObject = {}
         if parts and self._shows_reasoning:
             members["summary"] = [{"type": "text", "text": "\n\n".join(parts)}]
         if signature:
             members["signature"] = signature
-            told += self._piece({"type": "thought_signature", "signature": signature})
-        return told + self._end(**members)
+            frames += self._piece({"type": "thought_signature", "signature": signature})
+        return frames + self._end(**members)
 
     def _close_search(self, block: WebSearch, query: str) -> bytes:
         self._searches += 1
