@@ -163,7 +163,7 @@ class SignInEndpoints:
             self._count_begun(incoming)
             code, grant = await self._ask(incoming, lambda sign_ins: sign_ins.begin_device(client))
         except (Busy, StoreError):
-            await _refuse(incoming, 503, "temporarily_unavailable")
+            _refuse(incoming, 503, "temporarily_unavailable")
             return
         uri = f"{self._base}/device"
         answer: dict[str, Any] = {
@@ -188,18 +188,18 @@ class SignInEndpoints:
         elif grant == "authorization_code":
             await self._redeem(incoming, form)
         else:
-            await _refuse(incoming, 400, "unsupported_grant_type")
+            _refuse(incoming, 400, "unsupported_grant_type")
 
     async def _poll(self, incoming: IncomingRequest, code: str) -> None:
         try:
             found = await self._ask(incoming, lambda sign_ins: sign_ins.poll(code))
         except NotAllowed as error:
-            await _refuse(incoming, 400, "access_denied", str(error))
+            _refuse(incoming, 400, "access_denied", str(error))
         except StoreError:
-            await _refuse(incoming, 400, "slow_down")
+            _refuse(incoming, 400, "slow_down")
         else:
             if isinstance(found, str):
-                await _refuse(incoming, 400, found)
+                _refuse(incoming, 400, found)
             else:
                 await self._give(incoming, found)
 
@@ -211,9 +211,9 @@ class SignInEndpoints:
                 incoming, lambda sign_ins: sign_ins.redeem(code, client, uri, verifier)
             )
         except (InvalidGrant, NotAllowed):
-            await _refuse(incoming, 400, "invalid_grant")
+            _refuse(incoming, 400, "invalid_grant")
         except StoreError:
-            await _refuse(incoming, 400, "temporarily_unavailable")
+            _refuse(incoming, 400, "temporarily_unavailable")
         else:
             await self._give(incoming, opened)
 
@@ -230,7 +230,7 @@ class SignInEndpoints:
                 if asking is not None:
                     opened = await self._confirmed(incoming, opened, asking)
         except InvalidGrant as error:
-            await _refuse(incoming, 401, "invalid_grant", str(error))
+            _refuse(incoming, 401, "invalid_grant", str(error))
             return
         await self._give(incoming, opened)
 
@@ -281,7 +281,7 @@ class SignInEndpoints:
         """Answer with the tokens of a session."""
         access = await self._access_token(incoming, opened)
         if access is None:
-            await _refuse(incoming, 400, "temporarily_unavailable")
+            _refuse(incoming, 400, "temporarily_unavailable")
             return
         answer = {
             "access_token": access,
@@ -319,7 +319,7 @@ class SignInEndpoints:
     async def _code_page(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         query = dict(parse_qsl(incoming.query.decode("latin-1")))
         browser = self._browser(incoming)
-        await _page(incoming, pages.code_page(_csrf(browser), query.get("user_code", "")[:20]))
+        _page(incoming, pages.code_page(_csrf(browser), query.get("user_code", "")[:20]))
 
     async def _enter_code(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         form = await self._page_form(incoming)
@@ -330,20 +330,12 @@ class SignInEndpoints:
         digest = tokens.digest(browser)
         if self._wrong_codes.is_over(self._address(incoming)):
             text = "Too many wrong codes came from your address. Try again in ten minutes."
-            await _page(incoming, pages.message_page("Too many wrong codes", text), 429)
+            _message(incoming, "Too many wrong codes", text, 429)
             return
-        try:
-            self._count_begun(incoming)
-            begun = await self._ask(incoming, lambda sign_ins: sign_ins.enter(code, digest))
-            if begun is None:
-                self._wrong_codes.failed(self._address(incoming))
-                problem = "There is no such code, or it has expired."
-                body = pages.code_page(_csrf(browser), problem=problem)
-                await _page(incoming, body, 400)
-                return
-            await self._visit(incoming, *begun)
-        except (ProviderAway, StoreError, Busy) as error:
-            await self._reply_unavailable(incoming, error)
+        if not await self._begin(incoming, lambda sign_ins: sign_ins.enter(code, digest)):
+            self._wrong_codes.failed(self._address(incoming))
+            problem = "There is no such code, or it has expired."
+            _page(incoming, pages.code_page(_csrf(browser), problem=problem), 400)
 
     async def _authorize(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         try:
@@ -357,36 +349,22 @@ class SignInEndpoints:
                 raise BadForm("The program that has sent you here asks for too much.")
         except BadForm as error:
             # Nobody is sent on to an address that is not known.
-            await _page(incoming, pages.message_page("Sign-in refused", str(error)), 400)
+            _message(incoming, "Sign-in refused", str(error), 400)
             return
         state, challenge = query.get("state"), query.get("code_challenge", "")
         if query.get("response_type") != "code":
-            await _send_to(incoming, uri, {"error": "unsupported_response_type"}, state)
+            _send_to(incoming, uri, {"error": "unsupported_response_type"}, state)
             return
         if query.get("code_challenge_method") != "S256" or not is_challenge(challenge):
-            await _send_to(incoming, uri, {"error": "invalid_request"}, state)
+            _send_to(incoming, uri, {"error": "invalid_request"}, state)
             return
         redirect = Redirect(uri=uri, state=state, challenge=challenge, client=client)
         browser = tokens.digest(self._browser(incoming))
-        try:
-            self._count_begun(incoming)
-            begun = await self._ask(
-                incoming, lambda sign_ins: sign_ins.visit(browser, redirect=redirect)
-            )
-            await self._visit(incoming, *begun)
-        except (ProviderAway, StoreError, Busy) as error:
-            await self._reply_unavailable(incoming, error)
+        await self._begin(incoming, lambda sign_ins: sign_ins.visit(browser, redirect=redirect))
 
     async def _dashboard(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         browser = tokens.digest(self._browser(incoming))
-        try:
-            self._count_begun(incoming)
-            begun = await self._ask(
-                incoming, lambda sign_ins: sign_ins.visit(browser, dashboard=True)
-            )
-            await self._visit(incoming, *begun)
-        except (ProviderAway, StoreError, Busy) as error:
-            await self._reply_unavailable(incoming, error)
+        await self._begin(incoming, lambda sign_ins: sign_ins.visit(browser, dashboard=True))
 
     async def begin_dashboard(self, incoming: IncomingRequest, code: str) -> Opened | None:
         """The session of a person who returns to the dashboard with a code; None if it is none.
@@ -422,10 +400,22 @@ class SignInEndpoints:
         """End a session of the dashboard."""
         await self._quietly(incoming, lambda sign_ins: sign_ins.end(session, "sign_out"))
 
-    async def _visit(self, incoming: IncomingRequest, state: str, visit: Visit) -> None:
-        """Send a browser to the provider."""
-        url = await self.provider.sign_in_url(state, visit.nonce, visit.verifier)
-        await _redirect(incoming, url)
+    async def _begin(
+        self, incoming: IncomingRequest, begin: Callable[[SignIns], tuple[str, Visit] | None]
+    ) -> bool:
+        """Begin a visit, and send the browser to the provider, or say that this is not possible
+        now. False: there is no visit, and no answer yet."""
+        try:
+            self._count_begun(incoming)
+            begun = await self._ask(incoming, begin)
+            if begun is None:
+                return False
+            state, visit = begun
+            url = await self.provider.sign_in_url(state, visit.nonce, visit.verifier)
+            _redirect(incoming, url)
+        except (ProviderAway, StoreError, Busy) as error:
+            self._reply_unavailable(incoming, error)
+        return True
 
     async def _callback(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         query = dict(parse_qsl(incoming.query.decode("latin-1")))
@@ -435,12 +425,12 @@ class SignInEndpoints:
         try:
             begun = await self._ask(incoming, lambda sign_ins: sign_ins.returned(state, digest))
             if begun is None:
-                await _page(incoming, pages.message_page("Sign-in refused", _GONE), 400)
+                _message(incoming, "Sign-in refused", _GONE, 400)
                 return
             if not code:
                 await self._ask(incoming, lambda sign_ins: sign_ins.refused(begun))
                 text = "You were not signed in at the company's account."
-                await _page(incoming, pages.message_page("Not signed in", text), 403)
+                _message(incoming, "Not signed in", text, 403)
                 return
             try:
                 granted = await self.provider.exchange(code, begun.nonce, begun.verifier)
@@ -448,17 +438,17 @@ class SignInEndpoints:
                 _log.error("a sign-in at the identity provider is refused: %s", error)
                 await self._ask(incoming, lambda sign_ins: sign_ins.refused(begun))
                 text = "The company's sign-in has given an answer that this gateway refuses."
-                await _page(incoming, pages.message_page("Sign-in refused", text), 403)
+                _message(incoming, "Sign-in refused", text, 403)
                 return
             found = await self._ask(incoming, lambda sign_ins: sign_ins.signed_in(state, granted))
         except NotAllowed as error:
-            await _page(incoming, pages.message_page("No access", str(error)), 403)
+            _message(incoming, "No access", str(error), 403)
             return
         except (ProviderAway, StoreError) as error:
-            await self._reply_unavailable(incoming, error)
+            self._reply_unavailable(incoming, error)
             return
         if found is None:
-            await _page(incoming, pages.message_page("Sign-in refused", _GONE), 400)
+            _message(incoming, "Sign-in refused", _GONE, 400)
             return
         state, visit, device = found
         if visit.dashboard:
@@ -466,10 +456,10 @@ class SignInEndpoints:
                 incoming, lambda sign_ins: sign_ins.dashboard_code(state, visit)
             )
             # After the # it is sent to nobody.
-            await _redirect(incoming, f"{self._base}/ui#sign-in={shown or 'failed'}")
+            _redirect(incoming, f"{self._base}/ui#sign-in={shown or 'failed'}")
             return
         client = visit.redirect.client if visit.redirect else device.client if device else ""
-        await _page(
+        _page(
             incoming,
             pages.approval_page(
                 _csrf(browser),
@@ -491,26 +481,26 @@ class SignInEndpoints:
                 incoming, lambda sign_ins: sign_ins.decide(state, browser, approves=approves)
             )
         except StoreError as error:
-            await self._reply_unavailable(incoming, error)
+            self._reply_unavailable(incoming, error)
             return
         if decided is None:
-            await _page(incoming, pages.message_page("Sign-in refused", _GONE), 400)
+            _message(incoming, "Sign-in refused", _GONE, 400)
             return
         visit, code = decided
         if visit.redirect is not None:
             result = {"code": code} if approves else {"error": "access_denied"}
-            await _send_to(incoming, visit.redirect.uri, result, visit.redirect.state)
+            _send_to(incoming, visit.redirect.uri, result, visit.redirect.state)
         elif approves:
             text = "Your program is signed in. You can close this page."
-            await _page(incoming, pages.message_page("Signed in", text))
+            _message(incoming, "Signed in", text)
         else:
             text = "Nothing was given to the program. You can close this page."
-            await _page(incoming, pages.message_page("Denied", text))
+            _message(incoming, "Denied", text)
 
-    async def _reply_unavailable(self, incoming: IncomingRequest, error: Exception) -> None:
+    def _reply_unavailable(self, incoming: IncomingRequest, error: Exception) -> None:
         if isinstance(error, ProviderAway):
             _log.error("the identity provider cannot be asked: %s", error)
-        await _page(incoming, pages.message_page("Not now", _NOT_REACHED), 503)
+        _message(incoming, "Not now", _NOT_REACHED, 503)
 
     async def _ask(self, incoming: IncomingRequest, work: Callable[[SignIns], T]) -> T:
         actor = Actor("nobody", "gateway", self._address(incoming))
@@ -545,7 +535,7 @@ class SignInEndpoints:
         if is_ours and self._is_same_origin(incoming.headers):
             return form
         text = "The request does not come from a page of this gateway. Open the page anew."
-        await _page(incoming, pages.message_page("Refused", text), 403)
+        _message(incoming, "Refused", text, 403)
         return None
 
     def _is_same_origin(self, headers: Mapping[bytes, bytes]) -> bool:
@@ -592,7 +582,7 @@ def _checked(handler: Handler) -> Handler:
         try:
             await handler(incoming, caller, record)
         except BadForm as error:
-            await _refuse(incoming, 400, "invalid_request", str(error))
+            _refuse(incoming, 400, "invalid_request", str(error))
 
     return serve
 
@@ -625,23 +615,27 @@ def _csrf(browser: str) -> str:
     return hashlib.sha256(f"csrf\0{browser}".encode()).hexdigest()
 
 
-async def _refuse(incoming: IncomingRequest, status: int, error: str, about: str = "") -> None:
+def _refuse(incoming: IncomingRequest, status: int, error: str, about: str = "") -> None:
     answer = {"error": error, **({"error_description": about} if about else {})}
     incoming.reply(status, to_json(answer), _NO_STORE)
 
 
-async def _page(incoming: IncomingRequest, body: bytes, status: int = 200) -> None:
+def _page(incoming: IncomingRequest, body: bytes, status: int = 200) -> None:
     incoming.reply(status, body, pages.HEADERS, pages.HTML)
 
 
-async def _redirect(incoming: IncomingRequest, url: str) -> None:
+def _message(incoming: IncomingRequest, title: str, text: str, status: int = 200) -> None:
+    _page(incoming, pages.message_page(title, text), status)
+
+
+def _redirect(incoming: IncomingRequest, url: str) -> None:
     headers = [(b"location", url.encode()), *pages.HEADERS]
     incoming.reply(303, b"", headers)
 
 
-async def _send_to(
+def _send_to(
     incoming: IncomingRequest, uri: str, result: Mapping[str, str], state: str | None
 ) -> None:
     """Send a browser back to the program that has sent it."""
     query = {**result, **({} if state is None else {"state": state})}
-    await _redirect(incoming, f"{uri}?{urlencode(query)}")
+    _redirect(incoming, f"{uri}?{urlencode(query)}")

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from base64 import b64encode, urlsafe_b64encode
 from typing import Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote_plus, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -163,6 +163,4 @@ def is_loopback_redirect(uri: str) -> bool:
 
 def basic_auth(client: str, secret: str) -> str:
     """The header of a client that proves itself (RFC 6749, section 2.3.1)."""
-    from urllib.parse import quote_plus
-
     return "Basic " + b64encode(f"{quote_plus(client)}:{quote_plus(secret)}".encode()).decode()

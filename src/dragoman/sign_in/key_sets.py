@@ -26,6 +26,7 @@ _UNKNOWN_AGAIN_S = 60.0
 _MOST_BYTES = 1024 * 1024
 _LIMIT_S = 5.0
 _TIMEOUTS = Timeouts(connect=_LIMIT_S, first_byte=_LIMIT_S, idle=_LIMIT_S, total=2 * _LIMIT_S)
+_HEADERS = (("accept", "application/json"), ("user-agent", f"dragoman/{dragoman.__version__}"))
 _NEVER = float("-inf")
 
 
@@ -46,11 +47,12 @@ async def call(
     Raises:
         ProviderAway: there is no answer.
     """
-    own = {"accept": "application/json", "user-agent": f"dragoman/{dragoman.__version__}"}
     request = UpstreamRequest(
         method=method,
         url=url,
-        headers=tuple({**own, **headers}.items()),
+        headers=_HEADERS,
+        # Of this request alone, as they may have a secret.
+        authorisation=tuple(headers.items()),
         body=body,
         timeouts=_TIMEOUTS,
     )
