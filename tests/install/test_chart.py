@@ -145,6 +145,11 @@ def test_the_chart_is_of_the_version_of_the_package() -> None:
     assert chart["version"] == chart["appVersion"] == dragoman.__version__
 
 
+def test_what_a_killed_worker_leaves_behind_is_reaped(usual: dict[str, Any]) -> None:
+    """By the pod's own first process, to which orphans pass where containers share it."""
+    assert pod_of(usual)["shareProcessNamespace"] is True
+
+
 @pytest.mark.parametrize(("drain", "wait"), [(600, 5), (1, 0), (7200, 30)])
 def test_the_drain_is_one_value(objects: Render, drain: int, wait: int) -> None:
     kinds = objects(drainSeconds=drain, preStopSeconds=wait)

@@ -99,6 +99,16 @@ def test_the_health_check_tells_a_gateway_from_nothing(tmp_path: Path) -> None:
     assert status(nobody) != 0
 
 
+def test_what_a_killed_worker_leaves_behind_is_reaped() -> None:
+    """Its children become those of the container's first process, which must not be the gateway."""
+    for name, service in compose()["services"].items():
+        if name.startswith("gateway-"):
+            assert service["init"] is True, name
+    for line in (DEPLOY / "README.md").read_text().splitlines():
+        if line.startswith("docker run"):
+            assert "--init" in line.split()
+
+
 def test_what_the_image_is_built_of_is_there_and_reaches_the_builder() -> None:
     rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] != "#"]
     assert rules[0] == "*"
