@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from dragoman.sign_in import endpoints
+from dragoman.sign_in import base
 from dragoman.sign_in.grants import challenge_of
 from tests.gateway.http import Answer
 from tests.people.signing_in import ADA, Browser, House, ask, post
@@ -120,7 +120,7 @@ def test_one_address_cannot_keep_others_from_signing_in(
 ) -> None:
     begun, browser = home.begin(), home.browser()
     browser.get("/device")
-    monkeypatch.setattr(endpoints, "MOST_BEGUN", 0)
+    monkeypatch.setattr(base, "MOST_BEGUN", 0)
     assert post(home.url, "/oauth/device_authorization", {}).status == 503
     assert browser.submit("/device", {"user_code": begun["user_code"]}).status == 503
     assert browser.get(f"/oauth/authorize?{urlencode(ASKED)}").status == 503
