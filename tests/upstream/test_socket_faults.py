@@ -20,8 +20,8 @@ from dragoman.upstream import (
     Timeouts,
     Truncated,
     UpstreamClient,
+    client_socket,
     socket_pool,
-    sockets,
 )
 from dragoman.upstream.request import SocketUse
 from tests.upstream.peers import LIMIT, USER, Peer, asked, plainly, serving, until, whole
@@ -231,7 +231,7 @@ async def test_large_messages_take_memory(client: UpstreamClient) -> None:
 async def test_a_message_has_a_bound(
     client: UpstreamClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "_MESSAGE_LIMIT", 100_000)
+    monkeypatch.setattr(client_socket, "MESSAGE_LIMIT", 100_000)
 
     def script(peer: Peer, message: dict[str, Any], number: int) -> None:
         head = b"\x01\x7f" + (1 << 40).to_bytes(8, "big")

@@ -20,8 +20,8 @@ from websockets.exceptions import ConnectionClosedOK
 
 from dragoman.config import Config
 from dragoman.config.settings import WebSocket
+from dragoman.edge import websockets as edge_websockets
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.responses.websocket import service
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY
@@ -35,7 +35,7 @@ CLIENTS = 32
 def pings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where connections are to be idle it is looked at five times a second."""
     if "drain" not in request.node.name:
-        monkeypatch.setattr(service, "PING_S", 0.2)
+        monkeypatch.setattr(edge_websockets, "PING_S", 0.2)
 
 
 def config(simulator: RunningSimulator, why: str = "idle") -> Config:

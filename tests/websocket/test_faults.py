@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Config, Server, Storage, Timeouts, WebSocket
+from dragoman.edge import websockets as edge_websockets
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.responses.websocket import service
 from dragoman.responses.websocket.session import Session
@@ -297,7 +298,7 @@ def with_sockets(simulator: RunningSimulator, **settings: Any) -> Any:
 def test_a_message_that_never_ends(
     start: Start, simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "PING_S", 0.1)
+    monkeypatch.setattr(edge_websockets, "PING_S", 0.1)
     config = config_for(simulator.base_url)
     gateway = start(replace(config, server=replace(SERVER, body_timeout_s=0.3)))
     with opened(gateway) as sock:
@@ -310,7 +311,7 @@ def test_pings_and_a_client_that_does_not_answer(
 ) -> None:
     """W18: pings keep the way open; one that answers none is cut off with 1011, what it asked for
     is cancelled."""
-    monkeypatch.setattr(service, "PING_S", 0.1)
+    monkeypatch.setattr(edge_websockets, "PING_S", 0.1)
     gateway = start()
     with opened(gateway) as sock:
         assert text_of(sock.turn("chat/sim-text?words=3&delay_ms=200"))
@@ -342,7 +343,7 @@ def test_what_is_silent_by_default() -> None:
     may say nothing for ten minutes before its answer, and within it where pings tell that it is
     there."""
     assert Server().keepalive_s < 300
-    assert service.PING_S < 100
+    assert edge_websockets.PING_S < 100
     assert Timeouts().first_byte_s >= 600
     assert Timeouts().idle_s >= 600
 
@@ -361,7 +362,7 @@ def test_signs_before_there_is_a_response(start: Start, simulator: RunningSimula
 def test_ages(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end of its time a connection says so in the words that have clients dial again; what
     runs is finished, what comes then is refused."""
-    monkeypatch.setattr(service, "PING_S", 0.3)
+    monkeypatch.setattr(edge_websockets, "PING_S", 0.3)
     monkeypatch.setattr(service, "MAX_AGE_S", 0.5)
     gateway = start()
     with opened(gateway) as sock:
@@ -401,7 +402,7 @@ def test_an_end_does_not_cross_what_comes(
         await asyncio.sleep(0.3)
 
     monkeypatch.setattr(Session, "_run", slowly)
-    monkeypatch.setattr(service, "PING_S", 20.0)
+    monkeypatch.setattr(edge_websockets, "PING_S", 20.0)
     monkeypatch.setattr(service, "MAX_AGE_S", 0.1)
     gateway = start()
     with opened(gateway) as sock:
@@ -416,7 +417,7 @@ def test_an_end_does_not_cross_what_comes(
 def test_idleness(
     start: Start, simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "PING_S", 0.1)
+    monkeypatch.setattr(edge_websockets, "PING_S", 0.1)
     gateway = start(with_sockets(simulator, idle_timeout_s=0.4))
     with opened(gateway) as sock:
         assert answer_id(sock.turn("chat/sim-text?words=8&delay_ms=100"))
@@ -496,7 +497,7 @@ def test_a_thousand_idle_connections(start: Start) -> None:
     gateway = start(clients=None)
     socks = []
     try:
-        for _ in range(service.MOST_OF_A_CLIENT):
+        for _ in range(edge_websockets.MOST_OF_A_CLIENT):
             socks.append(opened(gateway))  # noqa: PERF401  # those so far are closed in any case
         assert answer_id(socks[0].turn("chat/sim-text"))
         assert answer_id(socks[-1].turn("chat/sim-text"))

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Secret, WebSocket
+from dragoman.edge import websockets as edge_websockets
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.responses.websocket import service
 from dragoman.server.testing import RunningGateway
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY, call
@@ -56,7 +56,7 @@ def test_limits_of_connections(
     """W2: 429 for those of one key, 503 for all, each with the time to come again."""
     clients = tuple(Client(name=name, key=Secret(f"sk-test-{name}")) for name in ("one", "two"))
     settings = config_for(simulator.base_url, clients=clients)
-    monkeypatch.setattr(service, "MOST_OF_A_CLIENT", 2)
+    monkeypatch.setattr(edge_websockets, "MOST_OF_A_CLIENT", 2)
     gateway = start(replace(settings, websocket=WebSocket(max_connections=3)))
 
     def offer(name: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pytest
 from openai.types.responses import Response, ResponseFunctionToolCall
 from openai.types.websocket_reconnection import ReconnectingEvent
 
+from dragoman.edge import websockets as edge_websockets
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.responses.websocket import service
 from dragoman.server.testing import RunningGateway
@@ -163,7 +164,7 @@ def short_lived(
     start: Start, simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> RunningGateway:
     """A gateway that ends connections that are half a second old."""
-    monkeypatch.setattr(service, "PING_S", 0.1)
+    monkeypatch.setattr(edge_websockets, "PING_S", 0.1)
     monkeypatch.setattr(service, "MAX_AGE_S", 0.5)
     return start(config_for(simulator.base_url))
 

@@ -43,6 +43,7 @@ from dragoman.server.services import Generation, Services
 from dragoman.serving.exchange import SHUTTING_DOWN
 
 if TYPE_CHECKING:
+    from dragoman.edge.websockets import OpenSockets
     from dragoman.responses.websocket.service import WebSockets
 
 _log = logging.getLogger("dragoman")
@@ -120,17 +121,20 @@ class Gateway:
         return self._current.generation.config
 
     @cached_property
-    def websockets(self) -> WebSockets:
-        """The connections of clients over WebSocket. What they need takes 4 MB, and is imported
+    def sockets(self) -> OpenSockets:
+        """All connections of clients over WebSocket. What they need takes 4 MB, and is imported
         with the first."""
+        from dragoman.edge.websockets import OpenSockets
+
+        return OpenSockets(self._websocket, lambda: self.draining)
+
+    @cached_property
+    def websockets(self) -> WebSockets:
+        """Responses over WebSocket."""
         from dragoman.responses.websocket.service import WebSockets
 
         return WebSockets(
-            self._websocket,
-            lambda: self.config.server,
-            self.answer,
-            self._services.large,
-            lambda: self.draining,
+            self.sockets, lambda: self.config.server, self.answer, self._services.large
         )
 
     @property

@@ -39,6 +39,7 @@ from dragoman.upstream.request import (
 from dragoman.upstream.response import UpstreamResponse
 
 if TYPE_CHECKING:
+    from dragoman.upstream.client_socket import ClientSocket
     from dragoman.upstream.socket_pool import SocketPool
     from dragoman.upstream.sockets import SocketConnection
 
@@ -83,7 +84,7 @@ class UpstreamClient:
         self._max_idle = max_idle
         self._idle_expiry = idle_expiry
         self._max_age = max_age
-        self._connections: set[Connection | SocketConnection] = set()
+        self._connections: set[Connection | ClientSocket] = set()
         self._drained: asyncio.Event | None = None
         self._started = False
 
@@ -246,7 +247,7 @@ class UpstreamClient:
         free = partial(self._pool.put, key)
         return Connection(self._loop, self._buffer, self._turns, free, lost)
 
-    def _lost(self, connection: Connection | SocketConnection) -> None:
+    def _lost(self, connection: Connection | ClientSocket) -> None:
         self._connections.discard(connection)
         if self._drained is not None and not self._connections:
             self._drained.set()

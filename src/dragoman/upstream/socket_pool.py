@@ -9,17 +9,12 @@ from functools import partial
 from msgspec.structs import replace
 
 from dragoman.http.clock import Clock
+from dragoman.upstream.client_socket import HANDSHAKE_S, HandshakeFailed
 from dragoman.upstream.errors import ConnectionReset
 from dragoman.upstream.incoming import IncomingResponse
 from dragoman.upstream.request import Prepared, SocketCall, SocketUse, UpstreamRequest
-from dragoman.upstream.sockets import (
-    HandshakeFailed,
-    MessageTooLarge,
-    Restart,
-    SocketConnection,
-)
+from dragoman.upstream.sockets import MessageTooLarge, Restart, SocketConnection
 
-_HANDSHAKE_S = 15.0
 _AGE_S = 55 * 60.0
 """Seconds after which a connection is not used again: services end them after an hour."""
 _IDLE_S = 300.0
@@ -102,7 +97,7 @@ class SocketPool:
         made = partial(SocketConnection, self._clock, key, self._put, self._lose)
         connection = await dial(made)
         try:
-            await connection.open(handshake.lines, request.timeouts.connect or _HANDSHAKE_S)
+            await connection.open(handshake.lines, request.timeouts.connect or HANDSHAKE_S)
         except HandshakeFailed as failure:
             # An account that is refused (401) learns more from POST.
             if failure.status != 401:

@@ -11,7 +11,7 @@
 - `messages` writes text frames, and reads the payload of a message in bounded pieces
 - `connection` is an open connection
 
-The client side is in upstream/sockets.py.
+The client side is in upstream/client_socket.py.
 """
 
 from websockets.frames import CloseCode

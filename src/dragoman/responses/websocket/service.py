@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from dragoman.canonical.errors import FaultKind
-from dragoman.config import Server, WebSocket
+from dragoman.config import Server
 from dragoman.edge.auth import Caller
-from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest, Received
 from dragoman.edge.record import Record
+from dragoman.edge.websockets import OpenSockets, accepted
 from dragoman.http import Request
-from dragoman.http.head import header_lines
-from dragoman.http.websocket import BadHandshake, WebSocketLimits, accept
 from dragoman.responses.websocket.messages import Event, read_large_event
 from dragoman.responses.websocket.session import Client, Session, Terms
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
@@ -21,17 +17,8 @@ from dragoman.serving.large import LargeBodies
 
 MAX_AGE_S = 3600.0
 """After which a connection ends, once its requests are answered."""
-PING_S = 25.0
-"""Between two pings. A client from which nothing came after three of them is cut off; proxies in
-front of the gateway end what is silent for longer."""
 MEMORY_BYTES = 32 * 1024 * 1024
 """Of conversations that one connection remembers."""
-MOST_OF_A_CLIENT = 500
-"""Connections with one key."""
-
-_RETRY_S = 5.0
-_OVERHEAD = 64 * 1024
-"""Bytes that a message may have beyond the body of a request."""
 
 _OF_THE_HANDSHAKE = frozenset(
     {
@@ -57,36 +44,31 @@ else comes over the connection."""
 
 
 class WebSockets:
-    """The connections of one worker."""
+    """The connections of one worker for Responses."""
 
     def __init__(
         self,
-        settings: WebSocket,
+        sockets: OpenSockets,
         server: Callable[[], Server],
         answer: Callable[[Received], Awaitable[None]],
         large: LargeBodies,
-        is_draining: Callable[[], bool],
     ) -> None:
         """
         Args:
-            settings: the limits of connections.
+            sockets: all connections of the worker.
             server: returns the limits of bodies, which are those of messages.
             answer: answers one of their requests.
             large: reads large messages.
-            is_draining: whether the worker is shutting down.
         """
-        self._settings = settings
+        self._sockets = sockets
         self._server = server
         self._answer = answer
         self._large = large
-        self._is_draining = is_draining
-        self._sessions: set[Session] = set()
-        self._by_client: Counter[str] = Counter()
 
     @property
     def open(self) -> int:
         """How many connections there are."""
-        return len(self._sessions)
+        return self._sockets.open
 
     async def serve(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """Open a connection. The client's key was checked; it is checked again for each request.
@@ -98,35 +80,21 @@ class WebSockets:
         """
         request = incoming.sink
         assert isinstance(request, Request)
-        self._admit(caller)
-        server = self._server()
-        limits = WebSocketLimits(
-            message_bytes=server.body_limit_bytes + _OVERHEAD,
-            message_s=server.body_timeout_s,
-            ping_s=PING_S,
-        )
+        self._sockets.admit(caller.name)
         terms = Terms(
-            age_s=MAX_AGE_S, idle_s=self._settings.idle_timeout_s, memory_bytes=MEMORY_BYTES
+            age_s=MAX_AGE_S,
+            idle_s=self._sockets.settings.idle_timeout_s,
+            memory_bytes=MEMORY_BYTES,
         )
-        try:
-            lines = incoming.lines + header_lines(incoming.shared)
-            accepted = accept(request, limits, lines)
-        except BadHandshake as bad:
-            incoming.shared += bad.headers
-            kind = FaultKind.UPGRADE_REQUIRED if bad.status == 426 else FaultKind.INVALID_REQUEST
-            raise refusal(kind, bad.message) from None
         session = Session(
-            accepted, terms, incoming.clock, request.budget, _client(incoming, caller), self
+            accepted(incoming, self._server()),
+            terms,
+            incoming.clock,
+            request.budget,
+            _client(incoming, caller),
+            self,
         )
-        self._sessions.add(session)
-        self._by_client[caller.name] += 1
-        try:
-            request.switch_to(session)
-        except BaseException:
-            session.connection_lost(None)
-            raise
-        incoming.status = 101
-        incoming.ended = True
+        self._sockets.begin(incoming, session, caller.name)
 
     async def answer(self, received: Received) -> None:
         """Answer a request of a connection."""
@@ -140,25 +108,9 @@ class WebSockets:
         """
         return await read_large_event(self._large, message)
 
-    def _admit(self, caller: Caller) -> None:
-        if self._is_draining():
-            raise refusal(
-                FaultKind.OVERLOADED, "The gateway is shutting down.", retry_after=_RETRY_S
-            )
-        if len(self._sessions) >= self._settings.max_connections:
-            message = "The gateway has as many WebSocket connections as it may."
-            raise refusal(FaultKind.OVERLOADED, message, retry_after=_RETRY_S)
-        if self._by_client[caller.name] >= MOST_OF_A_CLIENT:
-            message = "There are too many WebSocket connections with this key."
-            raise refusal(FaultKind.RATE_LIMITED, message, retry_after=_RETRY_S)
-
     def remove(self, session: Session) -> None:
         """A connection is over."""
-        self._sessions.discard(session)
-        name = session.client.name
-        self._by_client[name] -= 1
-        if not self._by_client[name]:
-            del self._by_client[name]
+        self._sockets.remove(session.client.name)
 
 
 def _client(incoming: IncomingRequest, caller: Caller) -> Client:
