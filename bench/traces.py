@@ -72,7 +72,7 @@ def requests(tracing: Tracing | None, count: int, pause_s: float) -> Callable[[]
             record = Record()
             record.caller, record.model = "someone", "m"
             if tracing is not None:
-                tracing.begin(incoming, record, asked)
+                tracing.begin(incoming, record, asked.members)
             record.upstream = record.upstream_model = record.account = "up"
             record.attempts, record.usage = 1, usage
             if tracing is not None:

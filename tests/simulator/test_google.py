@@ -164,7 +164,7 @@ def test_no_key_and_no_method(simulator: RunningSimulator) -> None:
     body, content_type = {"contents": [SAY_IT]}, {"content-type": "application/json"}
     answer = call(simulator, "POST", path_of("sim-text"), body, content_type)
     assert (answer.status, answer.json["error"]["status"]) == (403, "PERMISSION_DENIED")
-    answer = ask(simulator, "sim-text", method="embedContent")
+    answer = ask(simulator, "sim-text", method="generateVideos")
     assert (answer.status, answer.json["error"]["status"]) == (404, "NOT_FOUND")
 
 

@@ -31,6 +31,22 @@ class Usage(Struct, frozen=True, kw_only=True):
         return self.input + self.output
 
 
+class Units(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a request used that is paid for in other units than tokens of text.
+
+    `image_input` and `audio_input` are parts of the input tokens, `image_output` and `audio_output`
+    of the output tokens, which have rates of their own.
+    """
+
+    images: int = 0
+    characters: int = 0
+    seconds: float = 0.0
+    image_input: int = 0
+    image_output: int = 0
+    audio_input: int = 0
+    audio_output: int = 0
+
+
 def consistent(usage: Usage) -> Usage:
     """Usage in which no part exceeds its whole, whatever the upstream reported, for counting,
     prices and limits. What is read from a cache goes before what is written to one."""

@@ -50,6 +50,27 @@ ProtocolName = Annotated[str, Meta(extra={"choices": CODECS})]
 """The name of a registered protocol."""
 ServiceName = Literal["plain", "bedrock_invoke", "vertex", "azure_deployments"]
 AuthStyle = Literal["bearer", "x-api-key", "api-key"]
+EndpointName = Literal[
+    "embeddings",
+    "rerank",
+    "moderations",
+    "completions",
+    "fim",
+    "infill",
+    "images",
+    "speech",
+    "transcriptions",
+    "files",
+    "uploads",
+    "batches",
+    "conversations",
+    "vector_stores",
+    "containers",
+    "skills",
+    "videos",
+    "realtime",
+]
+"""Endpoints beside those for answers of models."""
 AccountRules = Literal["default", "sop", "none"]
 Selection = Literal[
     "least_recently_used",
@@ -391,6 +412,10 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether encrypted reasoning is valid only for the account that made it (accounts of different
     organisations). It is then left out, and reported as a loss, when another account takes over.
     Absent: `account` for `openai_responses`, otherwise `upstream`."""
+    endpoints: tuple[EndpointName, ...] | None = None
+    """Endpoints that the service has beside that of its protocol; see [other
+    endpoints](endpoints.md). Absent: those of the vendor whose address `base_url` is, and of other
+    services of OpenAI's protocols `embeddings`, `completions` and `rerank`."""
     stored_responses: Literal["rebuild", "pass"] = "rebuild"
     """Where responses are stored: `rebuild`, in the gateway, which rebuilds conversations for any
     account, or `pass`, at the service itself, whose conversations then stay with their first
@@ -537,6 +562,9 @@ class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     options: Options = Options()
     """How requests and answers are translated. Absent keys are taken from the top-level
     `[options]`."""
+    endpoints: tuple[EndpointName, ...] | None = None
+    """Endpoints beside that of a protocol that may be called with this route's models; absent: all
+    that the upstream has."""
     capabilities: Capabilities | None = None
     """Capabilities of this route's models, if they differ from those of the upstream. Absent keys
     are taken from the upstream's `capabilities`."""

@@ -350,7 +350,8 @@ class Gateway:
             message = f"This API key may not be used for {incoming.path[:200]}."
             raise refusal(FaultKind.FORBIDDEN, message, code="path_not_allowed")
         if incoming.method == "POST":
-            check_content_type(incoming.headers.get(b"content-type"))
+            if not route.takes_any:
+                check_content_type(incoming.headers.get(b"content-type"))
             if self._serving >= now.config.server.max_concurrent:
                 incoming.shared.append((b"retry-after", b"%d" % _BUSY_RETRY_S))
                 message = "The gateway serves as many requests as it may."

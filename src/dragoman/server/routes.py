@@ -15,6 +15,8 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
+from dragoman.endpoints.faces import FACES
+from dragoman.endpoints.table import PATHS, Place, place_of
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Operation
 from dragoman.server.models import ModelEndpoints
@@ -35,7 +37,8 @@ _COMPACT = "compact"
 class Route(Struct, frozen=True):
     """One path: a handler for each method, the client's protocol that it implies, None if it
     implies none, and what else stands in it. An `open` route needs no client key, one `for_all` is
-    for every key, and one that `upgrades` is served over WebSocket, too."""
+    for every key, one that `upgrades` is served over WebSocket, too, and one that `takes_any` takes
+    bodies of other content types than JSON."""
 
     methods: Mapping[str, Handler]
     codec: Codec | None = None
@@ -43,6 +46,7 @@ class Route(Struct, frozen=True):
     open: bool = False
     for_all: bool = False
     upgrades: bool = False
+    takes_any: bool = False
 
 
 class Routes:
@@ -67,6 +71,8 @@ class Routes:
         self._found_before = lru_cache(_REMEMBERED)(self._find)
         for codec in CODECS.values():
             self._add_endpoint(codec)
+        for path, place in PATHS.items():
+            self.fixed[path] = self._endpoint(place)
         self.fixed[own_usage.PATH] = _reading(services.own_usage.serve, None)
         self.fixed["/v1/key"] = _reading(SelfService(services.limits).key, None)
         if services.sign_in is not None:
@@ -92,6 +98,9 @@ class Routes:
             operation = codec.endpoint.operation_of(path, asked)
             if operation is not None:
                 return self._operation(codec, operation)
+        place = place_of(path)
+        if place is not None:
+            return self._endpoint(place)
         for find in (self._model, self._below_endpoint):
             for codec in CODECS.values():
                 route = find(codec, path)
@@ -116,6 +125,21 @@ class Routes:
             # A path of several protocols implies none of them.
             implied = None if models in self.fixed else codec
             self.fixed[models] = _reading(self._models.list, implied)
+
+    def _endpoint(self, place: Place) -> Route:
+        """The route of the rows of the table of endpoints that share a path."""
+        rows = tuple(place.rows.values())
+        methods: dict[str, Handler] = {
+            row.method: self._services.endpoints.handler(row, place.parameters) for row in rows
+        }
+        if "GET" in methods:
+            methods.setdefault("HEAD", methods["GET"])
+        return Route(
+            methods,
+            FACES[rows[0].face],
+            Operation(name=rows[0].path, model=place.parameters.get("model")),
+            takes_any=any(row.body not in ("json", "none") for row in rows),
+        )
 
     def _operation(self, codec: Codec, operation: Operation) -> Route:
         services = self._services

@@ -28,6 +28,8 @@ from dragoman.edge.auth import Keyring
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
 from dragoman.edge.record import Record
+from dragoman.endpoints.parts import Parts
+from dragoman.endpoints.service import Endpoints
 from dragoman.http.addresses import Proxies
 from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import KeyRing
@@ -121,6 +123,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     counter: Counter
     catalogue: Catalogue
     own_usage: OwnUsage
+    endpoints: Endpoints
     admin: Admin | None = None
     sign_in: SignInEndpoints | None = None
     jwt_issuers: JwtIssuers | None = None
@@ -318,8 +321,18 @@ class Services:
             explains=self.request_log is not None,
         )
 
-        def exchange_of(router: Router, upstreams: Upstreams, prices: Prices = prices) -> Exchange:
-            plans = Plans(router, upstreams.pool, prices, shows_cost=config.pricing.header)
+        def plans_of(router: Router, upstreams: Upstreams, prices: Prices) -> Plans:
+            return Plans(router, upstreams.pool, prices, shows_cost=config.pricing.header)
+
+        plans = plans_of(router, upstreams, prices)
+
+        def exchange_of(
+            router: Router,
+            upstreams: Upstreams,
+            prices: Prices = prices,
+            plans: Plans | None = None,
+        ) -> Exchange:
+            plans = plans or plans_of(router, upstreams, prices)
             return Exchange(
                 server,
                 RequestResolver(plans, self.large, server.body_limit_bytes),
@@ -330,7 +343,7 @@ class Services:
                 recording,
             )
 
-        exchange = exchange_of(router, upstreams)
+        exchange = exchange_of(router, upstreams, prices, plans)
         upstream_responses = UpstreamResponses(
             config,
             upstreams,
@@ -364,6 +377,7 @@ class Services:
             prices=prices,
             exchange=exchange,
             own_usage=self._own_usage,
+            endpoints=Endpoints(Parts(server, plans, upstreams, self.admission, recording)),
             limits=self.limits,
             stored=StoredResponses(
                 self._conversations,

@@ -262,6 +262,13 @@ class Attempts:
         else:
             self.gave_up = GaveUp(failure.fault, failure)
 
+    def returned(self, lease: Lease, failure: Failure) -> None:
+        """The attempt with this lease failed, which says nothing of its account: the client is
+        sent the refusal."""
+        without_traceback(failure)
+        note_failure(self._record, self._plan, lease, failure.fault.kind, failure.status)
+        self.gave_up = GaveUp(failure.fault, failure)
+
     def _observe(self, lease: Lease, failure: Failure) -> Decision:
         """Report a failure to the pool, which decides."""
         upstream = self._plan.upstream

@@ -151,7 +151,7 @@ class Exchange:
         if plan is None:
             plan = self.resolver.resolve(incoming, request, caller, record)
         if recording.traces is not None:
-            recording.traces.begin(incoming, record, request)
+            recording.traces.begin(incoming, record, request.members)
         if caller.is_ruled:
             request = await self._ruled(incoming, caller, record, request, plan)
         context = RequestContext(incoming, caller, record, request, self._large, recorder)

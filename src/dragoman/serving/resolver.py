@@ -19,7 +19,7 @@ Each takes some 300 bytes of memory while the body is translated."""
 TOOLS = "tools_without_reasoning"
 """The capability of targets whose requests with tools do not all take the detour."""
 
-_LONGEST_MODEL = 1024
+LONGEST_MODEL = 1024
 """Characters of a model's name. Names are remembered in several places, so they are kept small."""
 
 
@@ -62,7 +62,7 @@ class RequestResolver:
         """
         model = record.model = request.model
         record.stream = request.stream
-        if len(model) > _LONGEST_MODEL:
+        if len(model) > LONGEST_MODEL:
             raise model_not_found(model)
         plan = self._plans.of(caller, model)
         if caller.names_models:

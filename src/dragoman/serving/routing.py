@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Capabilities, Options
-from dragoman.config import Config, Fallback, Route, Upstream, matches
+from dragoman.config import Config, EndpointName, Fallback, Route, Upstream, matches
 from dragoman.edge.auth import Caller
 from dragoman.keys.ring import ModelList
 from dragoman.protocols.presets import completed
@@ -33,7 +33,8 @@ class Target(Struct, frozen=True):
     `name` is the name that led here: the one sent, or what it stands for; empty in fallbacks and
     detours. `addressed`: the name is `upstream/model`, which no route matches.
     `longest_silence_s` is that of the upstream's time limits. `takes_longer`: as a fallback, it is
-    also asked with conversations that were too long.
+    also asked with conversations that were too long. `endpoints` are those that its route allows
+    beside that of the protocol, None for any.
     """
 
     upstream: Upstream
@@ -46,6 +47,7 @@ class Target(Struct, frozen=True):
     addressed: bool = False
     longest_silence_s: float = inf
     takes_longer: bool = False
+    endpoints: tuple[EndpointName, ...] | None = None
 
     @property
     def options(self) -> Options:
@@ -122,7 +124,10 @@ class Router:
                 fallbacks = tuple(
                     self._fallback(entry, model, options) for entry in route.fallbacks
                 )
-                return self._target(upstream, model, options, route.capabilities, fallbacks)
+                target = self._target(upstream, model, options, route.capabilities, fallbacks)
+                if route.endpoints is None:
+                    return target
+                return replace(target, endpoints=route.endpoints)
         return None
 
     def _fallback(self, fallback: Fallback, model: str, options: Options) -> Target:

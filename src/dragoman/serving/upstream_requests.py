@@ -18,7 +18,7 @@ from dragoman.config.credentials import secrets_of
 from dragoman.protocols.base import auth_header
 from dragoman.serving.failures import Unauthorised
 from dragoman.upstream.request import SocketUse, Timeouts, TlsSettings, UpstreamRequest
-from dragoman.upstream.urls import join_url, parse_url
+from dragoman.upstream.urls import join_url, parse_url, unversioned
 
 _USER_AGENT = f"dragoman/{dragoman.__version__}"
 
@@ -177,9 +177,10 @@ class UpstreamRequestBuilder:
         proxy: Secret | None = None,
         idempotency_key: str = "",
         socket: SocketUse | None = None,
+        is_root: bool = False,
     ) -> UpstreamRequest:
-        """A POST to `path` (below the protocol's version) with a JSON body, through `proxy` (None:
-        the one that the account commonly uses, if any).
+        """A POST to `path` (below the protocol's version, or beside it if it `is_root`) with a JSON
+        body, through `proxy` (None: the one that the account commonly uses, if any).
 
         `client` are those of the client's headers that are forwarded. `route` are headers that
         differ from the upstream's own where the route's capabilities do. Neither replaces what the
@@ -206,7 +207,10 @@ class UpstreamRequestBuilder:
             headers = tuple((_body_headers(stream) | self._fixed | passed).values())
             if not passed:
                 self._ready[stream] = headers
-        return self._request("POST", path, headers, body, proxy=proxy, socket=socket)
+        base_url = unversioned(self._base_url) if is_root else ""
+        return self._request(
+            "POST", path, headers, body, proxy=proxy, socket=socket, base_url=base_url
+        )
 
     def get(self, path: str, query: str = "", proxy: Secret | None = None) -> UpstreamRequest:
         """A GET of `path` (below the protocol's version); `proxy` as for `post`."""
@@ -228,11 +232,16 @@ class UpstreamRequestBuilder:
         query: str = "",
         proxy: Secret | None = None,
         socket: SocketUse | None = None,
+        base_url: str = "",
     ) -> UpstreamRequest:
+        """`base_url` is that of a path that is not below the version of the protocol."""
         if "?" in path:
             path, _, own = path.partition("?")
             query = f"{own}&{query}" if own and query else own or query
-        url = join_url(self._base_url, self._defaults.version + path, query)
+        if base_url:
+            url = join_url(base_url, path, query)
+        else:
+            url = join_url(self._base_url, self._defaults.version + path, query)
         authorisation: tuple[Header, ...] = ()
         if self._authoriser is not None:
             target = parse_url(url)

@@ -55,6 +55,18 @@ def join_url(base_url: str, path: str, query: str = "") -> str:
 
 
 @lru_cache(maxsize=256)
+def unversioned(base_url: str) -> str:
+    """A base URL without its version, and what follows that."""
+    parts = urlsplit(base_url)
+    kept: list[str] = []
+    for segment in parts.path.split("/"):
+        if _VERSION.fullmatch(segment):
+            break
+        kept.append(segment)
+    return urlunsplit((parts.scheme, parts.netloc, "/".join(kept), parts.query, ""))
+
+
+@lru_cache(maxsize=256)
 def parse_url(url: str) -> Target:
     """Parse a URL for a request; a fragment is dropped.
 

@@ -15,6 +15,7 @@ from dragoman.lab.simulator.clouds import cloud_call
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.control import control
 from dragoman.lab.simulator.delivery import Reply
+from dragoman.lab.simulator.endpoints import EndpointHandlers
 from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.google_calls import (
     google_call,
@@ -49,10 +50,12 @@ class Simulator(State):
     def __init__(self, *, record: int = 256, record_bytes: int = _MAX_BODY) -> None:
         super().__init__(record, record_bytes)
         handlers = self._handlers = Handlers(self)
+        endpoints = EndpointHandlers(self)
         self._methods: dict[str, Callable[[RequestContext], Awaitable[None]]] = {
             "generateContent": handlers.generate,
             "streamGenerateContent": handlers.generate,
             "countTokens": handlers.count_tokens,
+            **endpoints.methods,
         }
         self._posts: dict[str, tuple[Protocol, Callable[[RequestContext], Awaitable[None]]]] = {
             "/v1/chat/completions": ("chat", handlers.generate),
@@ -60,6 +63,7 @@ class Simulator(State):
             "/v1/responses": ("responses", handlers.generate),
             "/v1/messages/count_tokens": ("messages", handlers.count_tokens),
             "/v1/responses/input_tokens": ("responses", handlers.count_tokens),
+            **{path: ("chat", handler) for path, handler in endpoints.posts.items()},
         }
 
     async def __call__(self, request: Request) -> None:

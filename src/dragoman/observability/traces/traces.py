@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Container, Mapping
 from urllib.parse import urlsplit
 
+from msgspec import Raw
+
 from dragoman.config import Config, Upstream
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import CLIENT_GONE, Record
@@ -21,7 +23,6 @@ from dragoman.observability.finished import FinishedRequest
 from dragoman.observability.traces.conventions import provider_of
 from dragoman.observability.traces.sampling import Allowance, Sampling, ratio_of
 from dragoman.observability.traces.spans import Peer, TracedRequest
-from dragoman.translation import ClientRequest
 
 _SERVER_ERROR = 500
 _SMALL = 200
@@ -48,13 +49,14 @@ class Traces:
         self._add = add
         self._allowance = Allowance()
 
-    def begin(self, incoming: IncomingRequest, record: Record, request: ClientRequest) -> None:
-        """Record the trace and the settings of a request for generation, which are gone later."""
+    def begin(self, incoming: IncomingRequest, record: Record, members: Mapping[str, Raw]) -> None:
+        """Record the trace and the settings of a request for generation, the top-level members of
+        which are gone later."""
         record.trace = self._trace(incoming, record)
         incoming.shared.append((b"x-trace-id", b"%032x" % record.trace.trace_id))
         record.settings = {
             name: raw.copy()
-            for name, raw in request.codec.endpoint.settings(request.members).items()
+            for name, raw in incoming.codec.endpoint.settings(members).items()
             if len(raw) <= _SMALL
         }
 

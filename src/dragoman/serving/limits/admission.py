@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from dragoman.canonical.usage import Usage
 from dragoman.edge.auth import Caller
@@ -66,39 +67,22 @@ class Admission:
         """
         try:
             rules = caller.bound or await self._limits.bind(caller)
-            if rules.is_partial:
-                # Whatever it is called: no other name of a model leads past its limit.
-                rules = rules.concerning((record.model, target.name, target.model))
-            if rules.uncountable is not None:
-                raise _reported(
-                    incoming, record, rules.uncountable, *uncountable(rules.uncountable)
-                )
+            rules = _concerning(rules, incoming, record, target)
             expected, size, longest, answers = _NO_TOKENS, 0, 0, 1
             if rules.needs_tokens:
                 now = time.time()
                 expected, size = self.expected.of(rules, caller.name, request, target, prices, now)
                 if expected.cost is None:
-                    budget = rules.budget(billed=expected.billed)
-                    if budget is not None:
-                        raise _reported(incoming, record, budget, *unpriced(budget, record.model))
+                    _check_priced(rules, expected, incoming, record)
                 if rules.clamps and expected.output:
                     longest, answers = expected.output, request.choices
                     if asked_output(request) is None:
                         longest = unlimited(expected, target, answers)
             decision = await self._ask(incoming, rules, caller.name, expected, longest, answers)
         except LimitsAway:
-            error, headers = away()
-            incoming.shared += headers
-            raise error from None
+            raise _away(incoming) from None
         if isinstance(decision, Refused):
-            rule, now = rules.all[decision.place], time.time()
-            if decision.queue_is_full:
-                raise _reported(incoming, record, rule, *queue_full(rule))
-            self._alerts.refused(rule, decision.used, now)
-            shows = caller.shows_amounts
-            raise _reported(
-                incoming, record, rule, *refused(rule, decision, now, shows_amounts=shows)
-            )
+            raise self._refused(incoming, caller, record, rules, decision)
         # First: whatever fails from here on, it is given back when the request is over.
         reservation = Reservation(rules.all, decision)
         continues = request.codec.passthrough.continues in request.members
@@ -110,16 +94,59 @@ class Admission:
         if decision.clamped:
             request = _clamped(request, decision.clamped)
             _report_clamped(incoming, decision.clamped)
-        if decision.exceeded:
-            exceeded = [rules.all[place] for place in decision.exceeded]
-            record.exceeded = tuple([f"{one.name} {one.limit.mode}" for one in exceeded])
-        if rules.rates and caller.shows_amounts:
-            codec = incoming.codec
-            lines = rules.rate_lines.get(codec.name) or rate_lines(codec, rules)
-            incoming.lines += lines(decision)
-        if rules.soft:
-            incoming.shared += soft_headers(rules, decision)
+        _report_granted(incoming, caller, record, rules, decision)
         return request
+
+    async def admit_expected(
+        self,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        target: Target,
+        expect: Callable[[Rules], tuple[Expected, int]],
+    ) -> None:
+        """Reserve, at all limits of its caller, for a request that is not one for an answer. What
+        it may come to is what `expect` returns, and of how many bytes its prompt is, as for
+        `ExpectedUse.of`.
+
+        Raises:
+            DragomanError, ClientGone: as `admit`.
+        """
+        try:
+            rules = caller.bound or await self._limits.bind(caller)
+            rules = _concerning(rules, incoming, record, target)
+            expected, size = _NO_TOKENS, 0
+            if rules.needs_tokens:
+                expected, size = expect(rules)
+                if expected.cost is None:
+                    _check_priced(rules, expected, incoming, record)
+            decision = await self._ask(incoming, rules, caller.name, expected, 0, 1)
+        except LimitsAway:
+            raise _away(incoming) from None
+        if isinstance(decision, Refused):
+            raise self._refused(incoming, caller, record, rules, decision)
+        reservation = Reservation(rules.all, decision)
+        record.admitted = Admitted(
+            caller.name, rules, reservation, expected, size, False, caller.shows_amounts
+        )
+        _report_granted(incoming, caller, record, rules, decision)
+
+    def _refused(
+        self,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        rules: Rules,
+        decision: Refused,
+    ) -> Exception:
+        """The error with which a decision refuses a request, to be raised from where it is made
+        (see `_reported`)."""
+        rule, now = rules.all[decision.place], time.time()
+        if decision.queue_is_full:
+            return _reported(incoming, record, rule, *queue_full(rule))
+        self._alerts.refused(rule, decision.used, now)
+        shows = caller.shows_amounts
+        return _reported(incoming, record, rule, *refused(rule, decision, now, shows_amounts=shows))
 
     async def admit_more(self, record: Record) -> str:
         """Reserve for one more answer to a request that is under way, which goes on from more input
@@ -207,6 +234,53 @@ def _reported(
 
 
 _NO_TOKENS = Expected(0, 0)
+
+
+def _concerning(rules: Rules, incoming: IncomingRequest, record: Record, target: Target) -> Rules:
+    """The limits that hold for a request.
+
+    Raises:
+        DragomanError: one of them cannot be counted.
+    """
+    if rules.is_partial:
+        # Whatever it is called: no other name of a model leads past its limit.
+        rules = rules.concerning((record.model, target.name, target.model))
+    if rules.uncountable is not None:
+        raise _reported(incoming, record, rules.uncountable, *uncountable(rules.uncountable))
+    return rules
+
+
+def _check_priced(
+    rules: Rules, expected: Expected, incoming: IncomingRequest, record: Record
+) -> None:
+    """
+    Raises:
+        DragomanError: a limit refuses what has no price.
+    """
+    budget = rules.budget(billed=expected.billed)
+    if budget is not None:
+        raise _reported(incoming, record, budget, *unpriced(budget, record.model))
+
+
+def _away(incoming: IncomingRequest) -> Exception:
+    error, headers = away()
+    incoming.shared += headers
+    return error
+
+
+def _report_granted(
+    incoming: IncomingRequest, caller: Caller, record: Record, rules: Rules, decision: Granted
+) -> None:
+    """Record the limits that a request exceeds, and tell the client what is left."""
+    if decision.exceeded:
+        exceeded = [rules.all[place] for place in decision.exceeded]
+        record.exceeded = tuple([f"{one.name} {one.limit.mode}" for one in exceeded])
+    if rules.rates and caller.shows_amounts:
+        codec = incoming.codec
+        lines = rules.rate_lines.get(codec.name) or rate_lines(codec, rules)
+        incoming.lines += lines(decision)
+    if rules.soft:
+        incoming.shared += soft_headers(rules, decision)
 
 
 def capped(incoming: IncomingRequest, request: ClientRequest, most: int) -> ClientRequest:

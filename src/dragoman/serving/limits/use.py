@@ -25,7 +25,7 @@ refuse a higher limit."""
 _LEAST_LIMIT = 16
 """The lowest output limit that every service takes."""
 
-_MOST_OUTPUT = 128 * 10**6
+MOST_OUTPUT = 128 * 10**6
 """Tokens of output that are reserved at most, whatever a client asks for: as many answers as may be
 asked for at once, of a million tokens."""
 
@@ -47,6 +47,10 @@ class ExpectedUse:
     def output(self, caller: str, model: str) -> int:
         """Tokens that are reserved for an answer without an output limit."""
         return self._estimates.output(caller, model)
+
+    def input(self, caller: str, upstream: str, model: str, size: int) -> int:
+        """Tokens of a prompt of so many bytes."""
+        return self._estimates.input(caller, upstream, model, size)
 
     def of(
         self,
@@ -78,7 +82,7 @@ class ExpectedUse:
         most = target.settings.capabilities.max_output_tokens
         if most is not None and output > most:
             output = most
-        output = min(output * request.choices, _MOST_OUTPUT)
+        output = min(output * request.choices, MOST_OUTPUT)
         if not rules.needs_cost:
             return Expected(prompt, output), size
         quote = prices.quote(upstream, model, now)

@@ -1,0 +1,1 @@
+"""What clients call beside answers of models: embeddings, images, speech, files, and so on."""

@@ -1,0 +1,163 @@
+"""One request to an endpoint while it is served."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from dragoman.accounts.pool import Lease
+from dragoman.canonical.errors import Fault
+from dragoman.canonical.losses import Ledger
+from dragoman.canonical.usage import Usage, consistent
+from dragoman.edge.auth import Caller
+from dragoman.edge.delivery import Delivery
+from dragoman.edge.errors import Headers
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record, losses_header
+from dragoman.endpoints.members import Members
+from dragoman.endpoints.pricing import charge_of
+from dragoman.endpoints.table import Row
+from dragoman.endpoints.usage import Measured
+from dragoman.prices.rates import dollars
+from dragoman.serving.attempts import Attempts
+from dragoman.serving.context import COST_HEADER, FALLBACK_HEADER
+from dragoman.serving.limits.responses import budget_headers
+from dragoman.serving.limits.use import amounts_spent
+from dragoman.serving.plan import Plan
+from dragoman.translation.estimate import estimate_bytes
+
+
+class EndpointCall:
+    """One request to the endpoint `row`.
+
+    - `members` are the top-level members of its body, decoded when they are asked for, `size` is
+      how many bytes it has.
+    - `model` is the client's name of the model; `plans` are where it may go, in order, and `plan`
+      is the one that is asked.
+    - `only` is the name of the one account that may be asked, empty for any.
+    - `is_called`: an upstream has the request, and has not failed.
+    - `measured` is what it used, None until an upstream has told it. `events` of its answer were
+      passed on by then.
+    """
+
+    __slots__ = (
+        "_fell_back",
+        "attempts",
+        "caller",
+        "delivery",
+        "events",
+        "incoming",
+        "is_called",
+        "ledger",
+        "measured",
+        "members",
+        "model",
+        "only",
+        "plan",
+        "plans",
+        "record",
+        "row",
+        "size",
+        "stream",
+    )
+
+    def __init__(
+        self, row: Row, incoming: IncomingRequest, caller: Caller, record: Record, model: str
+    ) -> None:
+        self.row = row
+        self.incoming = incoming
+        self.caller = caller
+        self.record = record
+        self.model = record.model = model
+        self.members = Members({})
+        self.size = 0
+        self.stream = False
+        self.only = ""
+        self.plans: Sequence[Plan] = ()
+        self.plan: Plan
+        self.attempts: Attempts | None = None
+        self.delivery: Delivery | None = None
+        self.ledger = Ledger()
+        self.is_called = False
+        self.measured: Measured | None = None
+        self.events = 0
+        self._fell_back = False
+
+    def follow(self, plan: Plan) -> None:
+        """Send the request where `plan` leads."""
+        self.plan, self.ledger = plan, Ledger()
+        self._fell_back = plan is not self.plans[0]
+        record, target = self.record, plan.target
+        record.upstream, record.upstream_model = target.upstream.name, target.model
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether the client asked for the usage in its stream."""
+        options = self.members.get("stream_options")
+        return isinstance(options, dict) and options.get("include_usage") is True
+
+    def begins(self, lease: Lease) -> None:
+        """A good answer begins: the attempt is not ended any more by its time limit."""
+        now = time.perf_counter()
+        self.record.first_at = now
+        if self.attempts is not None:
+            self.attempts.begun()
+        lease.began(now - self.record.sent_at, stream=self.stream)
+
+    def forget_attempt(self) -> None:
+        """No upstream has the request: what a failed one told is no part of the next answer."""
+        self.is_called, self.measured, self.events = False, None, 0
+
+    def measure(self, answer: Mapping[str, Any]) -> None:
+        """Note what an answer, or an event of one, tells of what the request used."""
+        if self.row.usage is not None:
+            self.measured = self.row.usage(answer) or self.measured
+
+    def settle(self) -> None:
+        """The request is over: what it used is recorded, estimated as far as no upstream told."""
+        self.note_usage()
+        self.record.losses = tuple(self.ledger)
+
+    def note_usage(self) -> None:
+        """Record what the request used and what that costs, as far as it is known."""
+        if self.measured is None and self.is_called:
+            self.measured = self._estimated()
+        measured, record, plan = self.measured, self.record, self.plan
+        if measured is None:
+            return
+        usage = consistent(measured.usage)
+        record.usage, record.estimated = usage, measured.estimated
+        record.charge = charge_of(self.row, plan, replace(measured, usage=usage), time.time())
+
+    def _estimated(self) -> Measured:
+        asked = self.row.asked(self.members)
+        if self.row.unit != "tokens":
+            return asked
+        usage = Usage(input=estimate_bytes(self.size), output=self.events)
+        admitted = self.record.admitted
+        if admitted is not None and self.incoming.gone:
+            # What else the upstream did is not known: all counts that was reserved for it.
+            usage = admitted.expected.at_least(usage)
+        return Measured(usage, asked.units, estimated=True)
+
+    def headers(self) -> Headers:
+        """Headers of the answer: the losses, the upstream if it is a fallback, and where that is
+        shown what the answer costs, once it is known."""
+        headers = losses_header(tuple(self.ledger)) if self.ledger else []
+        if self._fell_back:
+            headers.append((FALLBACK_HEADER, self.plan.upstream.name.encode()))
+        record = self.record
+        if self.plan.shows_cost and record.charge is not None and record.charge.cost is not None:
+            headers.append((COST_HEADER, dollars(record.cost or 0).encode()))
+            if record.admitted is not None:
+                spent = amounts_spent(record.admitted, record)
+                headers += budget_headers(record.admitted, spent)
+        return headers
+
+    def fail(self, fault: Fault) -> None:
+        """Answer with an error in the client's shape."""
+        self.record.fail(fault)
+        self.incoming.fail(fault)

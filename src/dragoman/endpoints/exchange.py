@@ -1,0 +1,307 @@
+"""One request to an endpoint, from its plan to an account that answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from dragoman.accounts.pool import Lease
+from dragoman.canonical.errors import (
+    DragomanError,
+    Fault,
+    FaultKind,
+    InvalidRequest,
+    UpstreamError,
+)
+from dragoman.canonical.usage import Usage
+from dragoman.edge.errors import refusal
+from dragoman.edge.incoming import while_connected
+from dragoman.endpoints.call import EndpointCall
+from dragoman.endpoints.parts import Parts
+from dragoman.endpoints.pricing import charge_of
+from dragoman.endpoints.table import Repeat
+from dragoman.endpoints.usage import Measured
+from dragoman.endpoints.vendors import endpoints_of
+from dragoman.limits.rules import Expected, Rules
+from dragoman.protocols.numbers import token_count
+from dragoman.serving.answers import read_error
+from dragoman.serving.attempts import Attempts, GaveUp, note_abandoned
+from dragoman.serving.exchange import READ_ON_S, SHUTTING_DOWN
+from dragoman.serving.failures import Failure, failed_call, refused, unusable
+from dragoman.serving.limits.use import MOST_OUTPUT
+from dragoman.serving.plan import Plan
+from dragoman.serving.resolver import LONGEST_MODEL
+from dragoman.serving.routing import model_not_found
+from dragoman.serving.upstream_requests import UpstreamRequestBuilder
+from dragoman.upstream.errors import UNSENT_CAUSES, CallError
+from dragoman.upstream.request import UpstreamRequest
+from dragoman.upstream.response import UpstreamResponse
+
+Attempt = Callable[[EndpointCall, Lease], Coroutine[Any, Any, None]]
+"""Calls the upstream of a call's plan with one account, and delivers its answer. Raises `Failure`
+if nothing of an answer was sent to the client, `InvalidRequest` if that upstream cannot be asked
+for it."""
+
+Build = Callable[[UpstreamRequestBuilder], UpstreamRequest]
+
+UNSERVED = (404, 405, 501)
+"""Statuses of an upstream that may lack an endpoint. They say nothing of the account."""
+
+_REFUSED_BEFORE = (401, 402, 403, 429)
+"""Statuses of a request that was surely not begun, as it was refused for its account."""
+_BUSY, _NOT_FOUND = 503, 404
+
+
+class EndpointExchange:
+    """Finds where requests to endpoints go, admits them, and asks the accounts."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.server = parts.server
+        self._plans = parts.plans
+        self.upstreams = parts.upstreams
+        self._admission = parts.admission
+        self._recording = parts.recording
+        self.kept_bytes = parts.recording.kept_bytes
+        """Bytes of each body that are kept for keys that keep these."""
+
+    def resolve(self, call: EndpointCall) -> None:
+        """Find the plans of a call, those of upstreams that have its endpoint. From here on, errors
+        have the form that its route gives them.
+
+        Raises:
+            DragomanError: MODEL_NOT_FOUND: its model has none, or the caller may not use it;
+                NOT_FOUND: no upstream of its route has the endpoint.
+        """
+        model = call.model
+        if len(model) > LONGEST_MODEL:
+            raise model_not_found(model)
+        plan = self._plans.of(call.caller, model)
+        name = call.row.capability
+        narrowed = plan.target.endpoints
+        if narrowed is None or name in narrowed:
+            every = (plan, *plan.fallbacks)
+            call.plans = [one for one in every if name in endpoints_of(one.upstream)]
+        if not call.plans:
+            raise unsupported(call, plan)
+        call.incoming.options = plan.settings.options
+        call.follow(call.plans[0])
+
+    async def admit(self, call: EndpointCall) -> None:
+        """Attribute a call, and reserve for it from the limits of its caller.
+
+        Raises:
+            DragomanError: a limit refuses it.
+            ClientGone: the client left while it waited for its turn.
+        """
+        incoming, record, recording = call.incoming, call.record, self._recording
+        if recording.attributor is not None:
+            raw = call.members.raw
+            recording.attributor.attribute(record, incoming.codec, incoming.headers, raw)
+        if recording.traces is not None:
+            recording.traces.begin(incoming, record, call.members.raw)
+        if call.caller.is_limited:
+            await self._admission.admit_expected(
+                incoming, call.caller, record, call.plan.target, partial(self._expected, call)
+            )
+
+    async def run(self, call: EndpointCall, attempt: Attempt) -> None:
+        """Ask the accounts of a call's plans, one after another, until one has answered.
+
+        Raises:
+            DragomanError: the request cannot be sent; nothing was sent to the client.
+            ClientGone: the client left.
+        """
+        linger = partial(_lingers, call) if call.caller.is_limited else None
+        try:
+            await while_connected(call.incoming, self._ask(call, attempt), linger)
+        finally:
+            if call.delivery is not None:
+                call.delivery.close()
+            call.settle()
+
+    async def _ask(self, call: EndpointCall, attempt: Attempt) -> None:
+        record, first = call.record, None
+        attempts = call.attempts = Attempts(
+            self.upstreams.pool, record, explains=self._recording.explains
+        )
+        try:
+            for place, plan in enumerate(call.plans):
+                if place and not self._may_fall_back(call, attempts, plan):
+                    continue
+                try:
+                    gave_up = await self._try_accounts(call, attempt, attempts, place)
+                except InvalidRequest:
+                    if first is None:
+                        raise
+                    continue
+                if gave_up is None:
+                    return
+                if gave_up.failure is not None:
+                    self._refuse(call, gave_up.fault, gave_up.failure)
+                    return
+                first = first or gave_up
+            assert first is not None
+            record.blame_last()
+            if self.server.retry_headers and record.attempts > 1:
+                call.incoming.shared.append((b"x-should-retry", b"false"))
+            call.fail(first.fault)
+        except asyncio.CancelledError:
+            if not call.incoming.gone and not call.incoming.status:
+                call.fail(SHUTTING_DOWN)
+            raise
+
+    def _may_fall_back(self, call: EndpointCall, attempts: Attempts, plan: Plan) -> bool:
+        refuses = self._admission.refuses_target(call.record, plan.target, plan.prices)
+        return attempts.in_time(plan.upstream) and not refuses
+
+    async def _try_accounts(
+        self, call: EndpointCall, attempt: Attempt, attempts: Attempts, place: int
+    ) -> GaveUp | None:
+        """Ask one account of a plan after another. Returns why none answered, None if one did.
+
+        Raises:
+            InvalidRequest: the request cannot be sent there.
+        """
+        plan = call.plans[place]
+        call.follow(plan)
+        attempts.start(plan, only=call.only, following=call.plans[place + 1 :])
+        while (lease := await attempts.next()) is not None:
+            try:
+                await attempts.within(lease, attempt(call, lease))
+                return None
+            except Failure as failure:
+                call.forget_attempt()
+                if failure.status in UNSERVED:
+                    attempts.returned(lease, failure)
+                    continue
+                attempts.failed(lease, failure)
+                if attempts.gave_up is None and not _may_repeat(call.row.repeat, failure):
+                    attempts.gave_up = GaveUp(_perhaps_begun(failure), failure)
+            except asyncio.CancelledError:
+                note_abandoned(call.record, plan, lease)
+                raise
+            finally:
+                lease.give_back()
+            if call.incoming.gone:
+                # Nobody waits for another attempt at what is only read on for its usage.
+                return None
+        return attempts.gave_up
+
+    async def send(
+        self, call: EndpointCall, lease: Lease, build: Build
+    ) -> tuple[UpstreamResponse, UpstreamRequestBuilder]:
+        """Send a request by one account; `build` makes it. Returns a good answer, to be closed by
+        the caller.
+
+        Raises:
+            Failure: there is no answer, or a refusal.
+        """
+        builder = self.upstreams.builders.of(lease.account)
+        record, codec = call.record, call.plan.upstream.codec
+        wait = lease.waits[call.stream].limit
+        renewed = False
+        try:
+            while True:
+                record.sent_at = time.perf_counter()
+                used = None if builder.is_ready else await builder.ready()
+                request = build(builder)
+                record.bytes_up, record.bytes_down = len(request.body), 0
+                answer = await self.upstreams.client.send(request, wait, lease.fell_silent, call)
+                self.upstreams.pool.heard(lease, answer.headers)
+                if answer.is_good:
+                    return answer, builder
+                try:
+                    body = builder.mask.error(await read_error(answer))
+                finally:
+                    record.bytes_down = answer.received
+                    answer.close()
+                failure = refused(codec, answer.status, answer.headers, body)
+                if used is not None and not renewed:
+                    renewed = await builder.renewed(used, failure.status, failure.symptom)
+                    if renewed:
+                        continue
+                raise failure
+        except CallError as error:
+            raise failed_call(error, call.plan.upstream.name) from None
+        except UpstreamError as error:
+            raise unusable(builder.mask.fault(error.fault)) from None
+
+    def _expected(self, call: EndpointCall, rules: Rules) -> tuple[Expected, int]:
+        """What a call may come to, and of how many bytes its tokens are."""
+        row, plan = call.row, call.plan
+        asked = row.asked(call.members)
+        usage, size = asked.usage, 0
+        if row.unit == "tokens":
+            expected, caller, target = self._admission.expected, call.caller.name, plan.target
+            size = call.size
+            output = 0
+            if row.output_limit:
+                limit = token_count(call.members.get(row.output_limit))
+                answers = token_count(call.members.get("n")) or 1
+                output = (limit or expected.output(caller, target.model)) * answers
+            given = expected.input(caller, target.upstream.name, target.model, size)
+            usage = Usage(input=given, output=min(output, MOST_OUTPUT))
+        if not rules.needs_cost:
+            return Expected(usage.input, usage.output), size
+        measured, now = Measured(usage, asked.units), time.time()
+        charges = [charge_of(row, one, measured, now) for one in call.plans]
+        cost = max(one.cost or 0 for one in charges)
+        return Expected(
+            usage.input,
+            usage.output,
+            cost=None if charges[0].cost is None else cost,
+            billed=any(one.billed for one in charges),
+            usage=usage,
+        ), size
+
+    def _refuse(self, call: EndpointCall, fault: Fault, failure: Failure) -> None:
+        """Answer with an upstream's own error: as it is, if the client can read it."""
+        call.record.fail(fault)
+        incoming, codec = call.incoming, call.incoming.codec
+        is_own = codec.translate.is_own_error(failure.body)
+        if failure.status in UNSERVED and not (is_own and failure.status == _NOT_FOUND):
+            call.fail(unsupported(call, call.plan).fault)
+        elif is_own and 400 <= failure.status < 600:
+            incoming.reply(failure.status, failure.body)
+        else:
+            incoming.fail(fault)
+
+
+def unsupported(call: EndpointCall, plan: Plan) -> DragomanError:
+    """The error for an endpoint that no upstream of the model has."""
+    message = (
+        f"The model {call.model[:200]!r} is served by {plan.upstream.name}, which has no"
+        f" {call.row.path} ({call.row.capability})."
+    )
+    return refusal(FaultKind.NOT_FOUND, message, code="unsupported_endpoint")
+
+
+def _lingers(call: EndpointCall) -> float:
+    """Seconds for which an answer is read on though its client has left, for its usage."""
+    admitted = call.record.admitted
+    return READ_ON_S if call.is_called and admitted and admitted.rules.needs_tokens else 0.0
+
+
+def _may_repeat(repeat: Repeat, failure: Failure) -> bool:
+    """Whether another account may be asked after a failure."""
+    if repeat == "any_failure":
+        return True
+    if repeat == "never":
+        return False
+    if failure.status == _BUSY:
+        return failure.symptom.retry_after is not None
+    return failure.status in _REFUSED_BEFORE or failure.cause in (*UNSENT_CAUSES, "no_credential")
+
+
+def _perhaps_begun(failure: Failure) -> Fault:
+    """The error for a request that is not sent again, since it may have been carried out."""
+    fault = failure.fault
+    if failure.status:
+        return fault
+    message = f"{fault.message} The request may have been carried out; it was not sent again."
+    return replace(fault, message=message)

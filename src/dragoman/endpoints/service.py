@@ -1,0 +1,63 @@
+"""What serves endpoints, made when the first request comes: most gateways serve answers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dragoman.edge.auth import Caller
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.endpoints.parts import Parts
+from dragoman.endpoints.table import Row, Way
+
+if TYPE_CHECKING:
+    from dragoman.endpoints.exchange import EndpointExchange
+
+Serve = Callable[[Row, Mapping[str, str], IncomingRequest, Caller, Record], Awaitable[None]]
+
+
+def _held(exchange: EndpointExchange) -> Serve:
+    from dragoman.endpoints.held import HeldBodies
+
+    return HeldBodies(exchange).serve
+
+
+WAYS: Mapping[Way, Callable[[EndpointExchange], Serve]] = {"held": _held}
+"""What makes that which serves the rows of each way."""
+
+
+class Endpoints:
+    """Serves the rows of the table in one configuration."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._exchange: EndpointExchange | None = None
+        self._serving: dict[Way, Serve] = {}
+
+    def handler(
+        self, row: Row, parameters: Mapping[str, str]
+    ) -> Callable[[IncomingRequest, Caller, Record], Awaitable[None]]:
+        """What serves requests to a row, whose path has these parameters."""
+        return partial(self._serve, row, parameters)
+
+    def _serve(
+        self,
+        row: Row,
+        parameters: Mapping[str, str],
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+    ) -> Awaitable[None]:
+        serve = self._serving.get(row.way)
+        if serve is None:
+            serve = self._serving[row.way] = WAYS[row.way](self._made())
+        return serve(row, parameters, incoming, caller, record)
+
+    def _made(self) -> EndpointExchange:
+        if self._exchange is None:
+            from dragoman.endpoints.exchange import EndpointExchange
+
+            self._exchange = EndpointExchange(self._parts)
+        return self._exchange

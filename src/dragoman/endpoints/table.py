@@ -1,0 +1,240 @@
+"""The table of endpoints beside those for answers of models: each is a row.
+
+A row says all that is particular of an endpoint: where clients call it, in whose shape its errors
+are, where the model is named, how the body and the answer are taken, which ids it makes and uses,
+how usage is read and in which unit it is priced, and what may be repeated. What serves endpoints
+reads rows; to add one is a row and a test.
+
+The way of a request:
+
+1. `server/routes.py` finds the row of a path (`PATHS`, `row_at`) and its handler: the row's `way`
+   is a key of `endpoints.service.WAYS`, which names what serves it. Authentication, allow-lists of
+   addresses and paths, and the content type are those of every route.
+2. What serves the row makes an `EndpointCall` (`call.py`): the row, the caller, the record.
+   `Endpoints.resolve` finds the plan of the model as chat does, and leaves those of its upstreams
+   that have the endpoint (`vendors.py`, `endpoints` of the configuration); `Endpoints.admit`
+   reserves from the limits of the caller.
+3. `Endpoints.ask` asks one account after another by `serving.attempts.Attempts`, as long as the
+   row's `repeat` allows. It is given the attempt: a function that calls one account and delivers
+   its answer. That of held JSON bodies is in `held.py`.
+4. `EndpointCall.settle` records usage and cost; limits are settled with the record, as for chat.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+
+from dragoman.config import EndpointName
+from dragoman.endpoints import usage as readers
+from dragoman.endpoints.usage import Measured
+
+Face = Literal["openai", "anthropic", "google", "cohere", "by_header"]
+"""In whose shape errors are. `by_header`: OpenAI's, or Anthropic's if the client sends
+`anthropic-version`."""
+
+Way = Literal["held", "relayed", "bound", "socket"]
+"""What serves a row: `held`, a JSON body that is held; `relayed`, a body that is passed on as it
+comes; `bound`, what belongs to one account; `socket`, a WebSocket."""
+
+Unit = Literal["tokens", "images", "characters", "seconds", "searches", "requests"]
+"""What a price is for. A row without one is free unless requests have a price."""
+
+Repeat = Literal["any_failure", "not_begun", "never"]
+"""When another account is asked. `any_failure`: as for chat. `not_begun`: only if the request was
+surely not begun, since it creates something. `never`: a change of what one account has."""
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One endpoint.
+
+    `path` is the path of clients and, unless it is translated, of upstreams; `{id}` and `{model}`
+    stand for parameters. `also` are further paths of clients. `model` is where the model stands, a
+    `default_model` that of requests that name none. `output_limit` is the member that limits the
+    output, if there is any. `asks_usage`: a stream reports usage only to those that ask for it.
+    `makes` and `uses` are the kinds of ids that answers have and that paths or bodies name. `usage`
+    reads what an answer, or the last event of its stream that has any, used; None: nothing tells,
+    and nothing is estimated. `asked` measures the request itself where that is what is paid for, or
+    where an answer does not tell.
+    """
+
+    method: Literal["GET", "POST", "DELETE"]
+    path: str
+    also: tuple[str, ...] = ()
+    capability: EndpointName
+    face: Face = "openai"
+    way: Way = "held"
+    model: Literal["json", "field", "query", "path", "id", "none"] = "json"
+    default_model: str = ""
+    body: Literal["json", "multipart", "raw", "none"] = "json"
+    stream: Literal["none", "events", "bytes", "lines", "socket"] = "none"
+    output_limit: str = ""
+    asks_usage: bool = False
+    makes: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+    usage: Callable[[Mapping[str, Any]], Measured | None] | None
+    asked: Callable[[Mapping[str, Any]], Measured] = readers.nothing_asked
+    unit: Unit | None = "tokens"
+    repeat: Repeat
+
+
+ROWS: Final[tuple[Row, ...]] = (
+    Row(
+        method="POST",
+        path="/v1/embeddings",
+        capability="embeddings",
+        usage=readers.of_tokens,
+        repeat="any_failure",
+    ),
+    Row(
+        method="POST",
+        path="/v1/moderations",
+        capability="moderations",
+        default_model="omni-moderation-latest",
+        usage=readers.of_nothing,
+        unit=None,
+        repeat="any_failure",
+    ),
+    Row(
+        method="POST",
+        path="/v1/completions",
+        capability="completions",
+        stream="events",
+        output_limit="max_tokens",
+        asks_usage=True,
+        usage=readers.of_tokens,
+        repeat="any_failure",
+    ),
+    Row(
+        method="POST",
+        path="/v1/fim/completions",
+        capability="fim",
+        stream="events",
+        output_limit="max_tokens",
+        usage=readers.of_tokens,
+        repeat="any_failure",
+    ),
+    Row(
+        method="POST",
+        path="/beta/completions",
+        capability="fim",
+        stream="events",
+        output_limit="max_tokens",
+        asks_usage=True,
+        usage=readers.of_tokens,
+        repeat="any_failure",
+    ),
+    Row(
+        method="POST",
+        path="/infill",
+        capability="infill",
+        model="none",
+        default_model="infill",
+        stream="events",
+        output_limit="n_predict",
+        usage=readers.of_llama_cpp,
+        repeat="any_failure",
+    ),
+    Row(
+        method="POST",
+        path="/v2/rerank",
+        capability="rerank",
+        face="cohere",
+        usage=readers.of_rerank,
+        unit="searches",
+        repeat="any_failure",
+    ),
+    Row(
+        method="POST",
+        path="/v1/rerank",
+        also=("/rerank", "/v1/reranking"),
+        capability="rerank",
+        usage=readers.of_rerank,
+        unit="searches",
+        repeat="any_failure",
+    ),
+    Row(
+        method="POST",
+        path="/v1/images/generations",
+        capability="images",
+        stream="events",
+        usage=readers.of_images,
+        asked=readers.images_asked,
+        unit="images",
+        repeat="not_begun",
+    ),
+    Row(
+        method="POST",
+        path="/v1/audio/speech",
+        capability="speech",
+        stream="bytes",
+        usage=readers.of_tokens,
+        asked=readers.characters_asked,
+        unit="characters",
+        repeat="not_begun",
+    ),
+    Row(
+        method="POST",
+        path="/v1beta/models/{model}:embedContent",
+        capability="embeddings",
+        face="google",
+        model="path",
+        usage=readers.of_google,
+        repeat="any_failure",
+    ),
+    Row(
+        method="POST",
+        path="/v1beta/models/{model}:batchEmbedContents",
+        capability="embeddings",
+        face="google",
+        model="path",
+        usage=readers.of_google,
+        repeat="any_failure",
+    ),
+)
+"""All rows. Counting (`:countTokens`) and `/v1/responses/compact` are served with answers."""
+
+
+class Place(Struct, frozen=True):
+    """Rows that share a path, by their methods, and what a path has for their parameters."""
+
+    rows: Mapping[str, Row]
+    parameters: Mapping[str, str] = {}
+
+
+def _expression(path: str) -> re.Pattern[str]:
+    escaped = re.escape(path).replace(r"\{id\}", "(?P<id>[^/]+)")
+    escaped = escaped.replace(r"\{model\}", "(?P<model>.+)")
+    return re.compile(escaped.replace("/v1beta/", _GOOGLE_VERSIONS, 1))
+
+
+_GOOGLE_VERSIONS = "/v1(?:beta1?|alpha)?/"
+
+
+def _by_path(rows: tuple[Row, ...]) -> dict[str, dict[str, Row]]:
+    found: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        for path in (row.path, *row.also):
+            found.setdefault(path, {})[row.method] = row
+    return found
+
+
+_BY_PATH = _by_path(ROWS)
+
+PATHS: Final[Mapping[str, Place]] = {
+    path: Place(rows) for path, rows in _BY_PATH.items() if "{" not in path
+}
+"""The rows of paths without parameters."""
+
+_PATTERNS = tuple((_expression(path), rows) for path, rows in _BY_PATH.items() if "{" in path)
+
+
+def place_of(path: str) -> Place | None:
+    """The rows of a path with parameters, or without the version that it should begin with."""
+    for pattern, rows in _PATTERNS:
+        if (found := pattern.fullmatch(path)) is not None:
+            return Place(rows, found.groupdict())
+    return None if path.startswith("/v1/") else PATHS.get(f"/v1{path}")

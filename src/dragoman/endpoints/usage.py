@@ -1,0 +1,138 @@
+"""What an endpoint's request used: read from the upstream's answer, or measured in the request.
+
+The functions are pure, and take whatever an upstream or a client may have written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.canonical.usage import Units, Usage
+from dragoman.protocols.numbers import token_count
+from dragoman.translation.estimate import estimate_bytes
+
+JsonObject = Mapping[str, Any]
+
+
+class Measured(Struct, frozen=True):
+    """What a request used: tokens, and what is counted in other units. `estimated`: the upstream
+    did not report all of it."""
+
+    usage: Usage
+    units: Units = Units()
+    estimated: bool = False
+
+
+_NOTHING = Measured(Usage())
+
+
+def nothing_asked(members: JsonObject) -> Measured:
+    """A request whose answer tells all that is paid for."""
+    return _NOTHING
+
+
+def of_nothing(answer: JsonObject) -> Measured:
+    """An answer that uses nothing that is counted."""
+    return _NOTHING
+
+
+def of_tokens(answer: JsonObject) -> Measured | None:
+    """The `usage` of OpenAI's endpoints, by either of its vocabularies."""
+    usage = _object(answer.get("usage"))
+    given = _first(usage, "prompt_tokens", "input_tokens", "total_tokens")
+    if given is None:
+        return None
+    output = _first(usage, "completion_tokens", "output_tokens") or 0
+    details = _object(usage.get("prompt_tokens_details"))
+    cached = token_count(details.get("cached_tokens"))
+    return Measured(Usage(input=given, output=output, cached=cached))
+
+
+def of_llama_cpp(answer: JsonObject) -> Measured | None:
+    """The counts of llama.cpp's own endpoints."""
+    given = token_count(answer.get("tokens_evaluated"))
+    if given is None:
+        return of_tokens(answer)
+    return Measured(Usage(input=given, output=token_count(answer.get("tokens_predicted")) or 0))
+
+
+def of_images(answer: JsonObject) -> Measured | None:
+    """Tokens of texts and images, which have rates of their own, and the number of images."""
+    data = answer.get("data")
+    # An event that completes a stream has one image.
+    images = len(data) if isinstance(data, list) else int("b64_json" in answer)
+    usage = _object(answer.get("usage"))
+    given = token_count(usage.get("input_tokens"))
+    if given is None:
+        return Measured(Usage(), Units(images=images)) if images else None
+    drawn = _object(answer.get("svg_usage"))
+    given += token_count(drawn.get("input_tokens")) or 0
+    output = (token_count(usage.get("output_tokens")) or 0) + (
+        token_count(drawn.get("output_tokens")) or 0
+    )
+    details = _object(usage.get("input_tokens_details"))
+    made = _object(usage.get("output_tokens_details"))
+    units = Units(
+        images=images,
+        image_input=min(token_count(details.get("image_tokens")) or 0, given),
+        image_output=min(token_count(made.get("image_tokens")) or 0, output),
+    )
+    return Measured(Usage(input=given, output=output), units)
+
+
+def of_rerank(answer: JsonObject) -> Measured | None:
+    """Searches, as Cohere bills them, or tokens; where an answer has neither, one search."""
+    meta = _object(answer.get("meta"))
+    billed = _object(meta.get("billed_units"))
+    searches = token_count(billed.get("search_units"))
+    tokens = _first(_object(answer.get("usage")), "total_tokens", "prompt_tokens")
+    if tokens is None:
+        tokens = _first(billed, "input_tokens")
+    if tokens is None:
+        tokens = _first(_object(meta.get("tokens")), "input_tokens")
+    is_estimated = searches is None and tokens is None
+    found = 1 if is_estimated else searches
+    return Measured(Usage(input=tokens or 0, searches=found), estimated=is_estimated)
+
+
+def of_google(answer: JsonObject) -> Measured | None:
+    """The counts of Google's embeddings, in the answer or with each of them."""
+    given = _first(_object(answer.get("usageMetadata")), "promptTokenCount", "totalTokenCount")
+    if given is not None:
+        return Measured(Usage(input=given))
+    total = None
+    embeddings = answer.get("embeddings") or [answer.get("embedding")]
+    for one in embeddings if isinstance(embeddings, list) else ():
+        statistics = _object(_object(one).get("statistics"))
+        counted = _first(statistics, "tokenCount", "token_count")
+        if counted is not None:
+            total = (total or 0) + counted
+    return None if total is None else Measured(Usage(input=total))
+
+
+def images_asked(members: JsonObject) -> Measured:
+    """The images that a request asks for."""
+    return Measured(Usage(), Units(images=token_count(members.get("n")) or 1))
+
+
+def characters_asked(members: JsonObject) -> Measured:
+    """The characters of a text that is to be spoken."""
+    text = members.get("input")
+    characters = len(text) if isinstance(text, str) else 0
+    return Measured(
+        Usage(input=estimate_bytes(characters)), Units(characters=characters), estimated=True
+    )
+
+
+def _object(value: object) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _first(counts: JsonObject, *names: str) -> int | None:
+    for name in names:
+        if (count := token_count(counts.get(name))) is not None:
+            return count
+    return None

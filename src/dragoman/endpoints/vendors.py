@@ -1,0 +1,67 @@
+"""Which endpoints an upstream has, unless its configuration says so."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from dragoman.config import EndpointName, Upstream
+from dragoman.protocols.hosts import host_of, is_below
+
+_OPENAI: Final[frozenset[EndpointName]] = frozenset(
+    {
+        "embeddings",
+        "moderations",
+        "completions",
+        "images",
+        "speech",
+        "transcriptions",
+        "files",
+        "uploads",
+        "batches",
+        "conversations",
+        "vector_stores",
+        "containers",
+        "skills",
+        "videos",
+        "realtime",
+    }
+)
+_UNKNOWN: Final[frozenset[EndpointName]] = frozenset({"embeddings", "completions", "rerank"})
+_OPENAIS: Final = ("openai_chat", "openai_responses")
+
+_BY_HOST: Final[tuple[tuple[tuple[str, ...], frozenset[EndpointName]], ...]] = (
+    (("api.openai.com",), _OPENAI),
+    (("openai.azure.com", "ai.azure.com"), _OPENAI - {"moderations", "skills", "containers"}),
+    (
+        ("mistral.ai",),
+        frozenset({"embeddings", "fim", "moderations", "transcriptions", "files", "batches"}),
+    ),
+    (("deepseek.com",), frozenset({"fim"})),
+    (("cohere.com", "cohere.ai"), frozenset({"embeddings", "rerank"})),
+)
+"""Endpoints of services that speak OpenAI's protocols, by the domains of their hosts."""
+
+_BY_PROTOCOL: Final[dict[str, frozenset[EndpointName]]] = {
+    "anthropic_messages": frozenset({"files", "batches"}),
+    "google_generate_content": frozenset({"embeddings"}),
+}
+
+
+def endpoints_of(upstream: Upstream) -> frozenset[EndpointName]:
+    """The endpoints of an upstream: those that its configuration names, else those of its vendor,
+    else those that most servers of open models have."""
+    if upstream.endpoints is not None:
+        return frozenset(upstream.endpoints)
+    return _known(upstream.protocol, upstream.base_url)
+
+
+@lru_cache(maxsize=1024)
+def _known(protocol: str, base_url: str) -> frozenset[EndpointName]:
+    if protocol not in _OPENAIS:
+        return _BY_PROTOCOL.get(protocol, frozenset())
+    host = host_of(base_url)
+    for hosts, known in _BY_HOST:
+        if is_below(host, *hosts):
+            return known
+    return _UNKNOWN
