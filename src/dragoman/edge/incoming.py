@@ -19,7 +19,7 @@ from dragoman.http.clock import Clock
 from dragoman.http.decoding import CODINGS, BadCoding, Unpacker, unpacker_for
 from dragoman.http.head import header_lines
 from dragoman.http.problems import BodyRefused, ClientGone, Problem
-from dragoman.http.request import Request
+from dragoman.http.request import BodySink, Request
 from dragoman.protocols.base import OFFICIAL, Codec, Operation
 from dragoman.sse import encode
 from dragoman.translation.call import mint_request_id
@@ -56,8 +56,8 @@ class ReplySink(Protocol):
     def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
         """Send a whole answer."""
 
-    def start(self, status: int, lines: bytes = b"") -> None:
-        """Begin an answer."""
+    def start(self, status: int, lines: bytes = b"", length: int | None = None) -> None:
+        """Begin an answer, of so many bytes if that is known."""
 
     def try_write(self, data: bytes) -> bool:
         """Send a piece of it, if that takes no waiting."""
@@ -101,7 +101,7 @@ class DetachedSink:
     def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
         """Discard a whole answer."""
 
-    def start(self, status: int, lines: bytes = b"") -> None:
+    def start(self, status: int, lines: bytes = b"", length: int | None = None) -> None:
         """Discard the beginning of an answer."""
 
     def try_write(self, data: bytes) -> bool:
@@ -118,11 +118,14 @@ class DetachedSink:
 ReadBody = Callable[[int], Awaitable[bytes]]
 """Reads the whole body of a request, of at most so many bytes; raises `BodyRefused`."""
 
+PipeBody = Callable[[BodySink, int], Awaitable[bool]]
+"""Gives the body of a request to a sink as it comes: `http.Request.pipe`."""
+
 
 class Received(Struct, frozen=True, eq=False):
     """A request as it was received, over HTTP or otherwise: its head, its body, and where the
     answer goes. Names of `headers` are in lower case. `continuation` is what a request of a
-    WebSocket continues."""
+    WebSocket continues. `pipe_body` is None where the body is there."""
 
     method: str
     path: str
@@ -132,6 +135,7 @@ class Received(Struct, frozen=True, eq=False):
     read_body: ReadBody
     sink: ReplySink
     continuation: Continuation | None = None
+    pipe_body: PipeBody | None = None
 
     @classmethod
     def by_http(cls, request: Request) -> Received:
@@ -144,6 +148,8 @@ class Received(Struct, frozen=True, eq=False):
             request.address,
             request.body,
             request,
+            None,
+            request.pipe,
         )
 
     @classmethod
@@ -182,7 +188,7 @@ class IncomingRequest:
     """
 
     __slots__ = (
-        "_read_body",
+        "_received",
         "address",
         "answered",
         "clock",
@@ -215,7 +221,7 @@ class IncomingRequest:
     ) -> None:
         self.sink = received.sink
         self.observer: ReplyObserver | None = None
-        self._read_body = received.read_body
+        self._received = received
         self.clock = clock
         self.codec = codec
         self.operation = operation
@@ -259,7 +265,7 @@ class IncomingRequest:
         encoding = self.headers.get(b"content-encoding")
         unpacker = None if encoding is None else _unpacker(encoding)
         try:
-            body = await self._read_body(limit)
+            body = await self._received.read_body(limit)
         except BodyRefused as refused:
             raise _refused_body(refused.problem, limit) from None
         if unpacker is not None:
@@ -268,6 +274,31 @@ class IncomingRequest:
             # It is in memory twice: as it came, and as it is sent upstream.
             self.reserve(len(body))
         return body
+
+    @property
+    def length(self) -> int:
+        """The bytes of the body, as declared; -1 if they are not."""
+        if b"transfer-encoding" in self.headers or self._received.pipe_body is None:
+            return -1
+        return int(self.headers.get(b"content-length", b"0"))
+
+    async def pipe(self, sink: BodySink, limit: int) -> bool:
+        """Give the body to `sink` as it comes, in its content encoding, piece by piece: until
+        `sink` returns False (then True), or has had all (then False). Instead of `body`.
+
+        Raises:
+            DragomanError: TOO_LARGE beyond `limit` bytes, INVALID_REQUEST, REQUEST_TIMEOUT if
+                nothing more of it comes, OVERLOADED where there is no memory for it.
+            ClientGone: the client left.
+            Exception: `sink`'s own.
+        """
+        try:
+            if self._received.pipe_body is not None:
+                return await self._received.pipe_body(sink, limit)
+            body = await self._received.read_body(limit)
+        except BodyRefused as refused:
+            raise _refused_body(refused.problem, limit) from None
+        return bool(body) and not sink(body)
 
     async def _unpacked(self, body: bytes, limit: int, unpacker: Unpacker) -> bytes:
         plain = BytesIO()
@@ -300,14 +331,17 @@ class IncomingRequest:
         if not self.sink.reserve(size):
             raise _refused_body(Problem.NO_MEMORY, 0)
 
-    def start(self, status: int, headers: Headers, lines: bytes = b"") -> None:
-        """Begin an answer that comes in pieces: its head goes out with the first of them. `lines`
-        are headers, each with its line end, that are sure to be sound."""
+    def start(
+        self, status: int, headers: Headers, lines: bytes = b"", length: int | None = None
+    ) -> None:
+        """Begin an answer that comes in pieces, of `length` bytes in all, None if that is not yet
+        determined: its head goes out with the first of them. `lines` are headers, each with its
+        line end, that are sure to be sound."""
         self._begin(status)
         lines = self.lines + lines + header_lines(self.shared + headers)
         if self.observer is not None:
             self.observer.on_start(status, lines)
-        self.sink.start(status, lines)
+        self.sink.start(status, lines, length)
 
     def try_write(self, data: bytes) -> bool:
         """Send a piece of the answer's body, if that takes no waiting."""

@@ -258,10 +258,14 @@ class Connection(asyncio.BufferedProtocol, Link):
             return
         if request.unwanted:
             self._discard(size)
-        elif not request.reserve(request.received - request.reserved):
+        elif request.held > request.reserved and not request.reserve(
+            request.held - request.reserved
+        ):
             request.fail(Problem.NO_MEMORY)
-        elif not request.wanted and request.received >= _AHEAD:
+        elif not request.wanted and request.held >= _AHEAD:
             self._pause_reading(True)
+        elif request.is_piped:
+            self.deadline = self.loop.time() + (self.context.limits.body_s or inf)
 
     def _break(self, problem: Problem) -> None:
         """Handle malformed HTTP: nothing after it can be parsed."""
@@ -416,7 +420,11 @@ class Connection(asyncio.BufferedProtocol, Link):
             request.expects = False
             if not request.received:
                 self.sending.write(CONTINUE)
-        self.deadline = self._arrival.start_waiting(request.received, self.loop.time())
+        now = self.loop.time()
+        if request.is_piped:
+            self.deadline = now + (self.context.limits.body_s or inf)
+        else:
+            self.deadline = self._arrival.start_waiting(request.received, now)
         self._pause_reading(False)
 
     def carries_on(self, request: Request) -> bool:
@@ -499,7 +507,10 @@ class Connection(asyncio.BufferedProtocol, Link):
     def _check_progress(self, now: float) -> None:
         request = self._request
         assert request is not None
-        check_at = self._arrival.next_check(request.received, now)
+        if request.is_piped and not request.wanted:
+            # It is the application that waits, for whoever it passes the body to.
+            return
+        check_at = None if request.is_piped else self._arrival.next_check(request.received, now)
         if check_at is None:
             request.fail(Problem.BODY_TIMEOUT)
         else:

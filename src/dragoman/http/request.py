@@ -18,6 +18,9 @@ _JOINED = 16 * 1024
 _LAST_CHUNK = b"0\r\n\r\n"
 _BODYLESS = frozenset({204, 304})
 
+BodySink = Callable[[bytes], bool]
+"""Takes the next piece of a body. Returns whether it can take another at once."""
+
 
 class UpgradedConnection(asyncio.Protocol):
     """A connection after it was switched to another protocol; see `Request.switch_to`."""
@@ -88,6 +91,8 @@ class Request:
         "_head",
         "_limit",
         "_promised",
+        "_sink",
+        "_taken",
         "_waiter",
         "_whole",
         "address",
@@ -98,6 +103,7 @@ class Request:
         "gone",
         "headers",
         "is_measured",
+        "is_piped",
         "keep_alive",
         "length",
         "method",
@@ -163,6 +169,11 @@ class Request:
         self._body = b""
         self._whole: BytesIO | None = None
         self._limit = -1
+        self.is_piped = False
+        """Whether the application takes the body in pieces, and none of it is to be collected."""
+        self._sink: BodySink | None = None
+        self._taken = 0
+        """Bytes of the body that a sink took."""
         self._failure: Problem | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._head = b""
@@ -188,6 +199,51 @@ class Request:
         if self.received > limit:
             self._drop_body()
             raise BodyRefused(Problem.BODY_TOO_LARGE)
+        return self._collected()
+
+    async def pipe(self, sink: BodySink, limit: int) -> bool:
+        """Give the body to `sink` as it arrives, piece by piece and at once: no task is woken for
+        it. Until `sink` returns False (then True), or has had all (then False). Between two calls
+        at most 128 KB are read from the client.
+
+        Raises:
+            BodyRefused: it is larger than `limit` bytes, broken, or nothing of it came in time.
+            ClientGone: the client left before all of it was there.
+            Exception: `sink`'s own.
+        """
+        self._limit, self.is_piped = limit, True
+        while True:
+            if self.length > limit:
+                raise BodyRefused(Problem.BODY_TOO_LARGE)
+            if self._failure is not None:
+                raise BodyRefused(self._failure)
+            if self.held:
+                data = self._collected()
+                self._body, self._whole, self._taken = b"", None, self.received
+                if not sink(data):
+                    return True
+            elif self.complete:
+                return False
+            elif self.connection is None:
+                raise ClientGone
+            else:
+                await self._pipe_on(self.connection, sink)
+                if self._sink is None:
+                    return True
+                self._sink = None
+
+    async def _pipe_on(self, connection: Link, sink: BodySink) -> None:
+        """Wait until `sink` has taken enough, or nothing more will come."""
+        self._sink = sink
+        connection.want_body(self)
+        self._waiter = connection.loop.create_future()
+        try:
+            await self._waiter
+        except BaseException:
+            self._sink = None
+            raise
+
+    def _collected(self) -> bytes:
         whole = self._whole
         return self._body if whole is None else whole.getvalue()
 
@@ -208,8 +264,13 @@ class Request:
 
     @property
     def wanted(self) -> bool:
-        """Whether the application has asked for the body."""
-        return self._limit >= 0
+        """Whether the application waits for more of the body."""
+        return self._sink is not None if self.is_piped else self._limit >= 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of the body that came, and that no sink took."""
+        return self.received - self._taken
 
     async def _receive(self, limit: int) -> None:
         connection = self.connection
@@ -244,6 +305,8 @@ class Request:
             return
         if self.received > self._limit >= 0:
             self.fail(Problem.BODY_TOO_LARGE)
+        elif self._sink is not None:
+            self._pass(self._sink, data)
         elif self._whole is not None:
             self._whole.write(data)
         elif self._body:
@@ -254,6 +317,17 @@ class Request:
             self._body = b""
         else:
             self._body = data
+
+    def _pass(self, sink: BodySink, data: bytes) -> None:
+        self._taken += len(data)
+        try:
+            if sink(data):
+                return
+        except Exception as error:
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_exception(error)
+        self._sink = None
+        self._wake()
 
     def finish(self) -> None:
         """All of the body came."""
@@ -287,7 +361,7 @@ class Request:
 
     def _drop_body(self) -> None:
         self.unwanted = True
-        self._body, self._whole = b"", None
+        self._body, self._whole, self._taken = b"", None, self.received
         self.release()
 
     def _wake(self) -> None:
@@ -337,13 +411,17 @@ class Request:
     def try_write(self, data: bytes) -> bool:
         """Send a piece of the answer, not empty, if that takes no waiting; else False."""
         connection = self.connection
-        if connection is None or not self._chunked or self._head:
+        if connection is None or self._head or not (self._chunked or self.is_measured):
             return False
         sending = connection.sending
         transport = sending.transport
         if sending.paused or transport is None:
             return False
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        if self._chunked:
+            transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        elif self.method != "HEAD":
+            self._promised -= len(data)
+            transport.write(data)
         return True
 
     async def write(self, data: bytes) -> None:

@@ -128,14 +128,18 @@ class Sending:
 
     def _waiting(self) -> int:
         """Bytes that the client has not read: here, and in the kernel. 0 if none waits here."""
-        transport = self.transport
-        waiting = 0 if transport is None else transport.get_write_buffer_size()
-        if transport is None or not waiting:
-            return 0
-        sock = transport.get_extra_info("socket")
-        queued: int
-        try:
-            (queued,) = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0" * 4))
-        except OSError:
-            queued = 0
-        return waiting + queued
+        return 0 if self.transport is None else unread_bytes(self.transport)
+
+
+def unread_bytes(transport: asyncio.Transport) -> int:
+    """Bytes that the other end has not read: here, and in the kernel. 0 if none waits here."""
+    waiting = transport.get_write_buffer_size()
+    if not waiting:
+        return 0
+    sock = transport.get_extra_info("socket")
+    queued: int
+    try:
+        (queued,) = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0" * 4))
+    except OSError:
+        queued = 0
+    return waiting + queued

@@ -160,6 +160,9 @@ class UpstreamClient:
             if answer is not None:
                 return _response(answer, forwarded=False)
         head = render_head(request, call.lines)
+        if request.source is not None:
+            incoming = await self._upload(request, call, head, total_at, caller)
+            return _response(incoming, forwarded=call.forwarded)
 
         connection = self._pool.take(call.key)
         if connection is not None:
@@ -189,6 +192,36 @@ class UpstreamClient:
         connection.begin(incoming, head, request.body)
         await incoming.head()
         return _response(incoming, forwarded=call.forwarded)
+
+    async def _upload(
+        self,
+        request: UpstreamRequest,
+        call: Prepared,
+        head: bytes,
+        total_at: float,
+        caller: Caller | None,
+    ) -> IncomingResponse:
+        """Send a request whose body comes from a source. No idle connection is taken: it may be
+        closed just then, and the body cannot be sent twice."""
+        from dragoman.upstream.uploads import Upload
+
+        assert request.source is not None
+        timeouts = request.timeouts
+        connection = await self._dial(call, timeouts, total_at, lambda: self._make(call.key))
+        # Its limit begins when all was sent; before, nobody can have received the request.
+        sending = replace(timeouts, first_byte=0.0)
+        incoming = IncomingResponse(self.clock, sending, total_at, connection)
+
+        def sent() -> None:
+            incoming.on_sent(timeouts.first_byte)
+            if caller is not None:
+                caller.is_called = True
+
+        connection.begin(incoming, head, b"")
+        await Upload(connection, incoming, request.source, timeouts.idle, sent).answered()
+        if caller is not None and 200 <= incoming.status < 300:
+            caller.is_called = True
+        return incoming
 
     async def _send_by_socket(
         self,

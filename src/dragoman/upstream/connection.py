@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
 import httptools
 
+from dragoman.http.sending import unread_bytes
 from dragoman.http.turns import Turns
 from dragoman.upstream.dial import notice_vanished
-from dragoman.upstream.errors import BadAnswer
+from dragoman.upstream.errors import BadAnswer, ConnectionReset
 from dragoman.upstream.incoming import IncomingResponse
 
 READ_BUFFER = 32 * 1024
@@ -22,6 +23,16 @@ MISDIRECTED = 421
 _PIECE = 256 * 1024
 """Bytes of a request that are sent in one go: TLS takes three milliseconds for a megabyte, and
 others have their turn in between."""
+
+
+class BodySender(Protocol):
+    """Sends a body that comes in pieces."""
+
+    def on_drained(self) -> None:
+        """More can be written."""
+
+    def on_lost(self) -> None:
+        """The connection is gone."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -60,6 +71,8 @@ class Connection(asyncio.BufferedProtocol):
         """What is left of a large body; None if nothing is."""
         self._full = False
         """Whether the transport's buffer is full."""
+        self.sender: BodySender | None = None
+        """What still sends the body of the request; None if all of it was handed over."""
         self.opened_at = loop.time()
         """Loop time at which the connection was made."""
         self.idle_since = 0.0
@@ -94,6 +107,23 @@ class Connection(asyncio.BufferedProtocol):
         if self._unsent is not None and not self._full:
             self._loop.call_soon(self._send_piece)
 
+    def write(self, data: bytes) -> bool:
+        """Send the next piece of a body that comes. Returns whether another can be taken at once.
+
+        Raises:
+            ConnectionReset: the connection is gone.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise ConnectionReset("the connection was closed before the request was sent")
+        transport.write(data)
+        return not self._full
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the upstream takes nothing more for now."""
+        return self._full and self._transport is not None
+
     def abort(self) -> None:
         """Close at once, whatever is in progress."""
         if self._transport is not None:
@@ -102,6 +132,10 @@ class Connection(asyncio.BufferedProtocol):
     def unsent(self) -> int:
         """Bytes of the request that wait here because the upstream did not take them yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def unread(self) -> int:
+        """Bytes of the request that the upstream has not read: here, and in the kernel."""
+        return 0 if self._transport is None else unread_bytes(self._transport)
 
     def pause(self, paused: bool) -> None:
         """Stop or resume reading from the socket."""
@@ -125,6 +159,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._full = False
+        if self.sender is not None:
+            self.sender.on_drained()
         self._send_piece()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -135,6 +171,8 @@ class Connection(asyncio.BufferedProtocol):
         incoming, self._incoming = self._incoming, None
         if incoming is not None:
             incoming.on_lost(exc)
+        if self.sender is not None:
+            self.sender.on_lost()
         self._on_lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -207,7 +245,8 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None:
             return
         # An upstream that answers before it has read the request is not waited for.
-        unread = self._unsent is not None or transport.get_write_buffer_size()
+        is_sending = self._unsent is not None or self.sender is not None
+        unread = is_sending or transport.get_write_buffer_size()
         is_misdirected = self._parser.get_status_code() == MISDIRECTED
         if unread or is_misdirected or not self._parser.should_keep_alive():
             transport.abort()

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from copy import copy
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from dragoman.http.clock import Clock, Timeout
 from dragoman.upstream.errors import (
     ConnectionReset,
@@ -214,6 +216,14 @@ class IncomingResponse:
         self._waiting_since = self._loop.time()
         self._waiter = waiter = self._loop.create_future()
         return waiter
+
+    def on_sent(self, limit: float) -> None:
+        """The rest of the request was handed over only now: its answer must begin within `limit`
+        seconds, 0 for any time."""
+        if not self.has_head:
+            self._sent_at = self._loop.time()
+            self._timeouts = replace(self._timeouts, first_byte=limit)
+            self._arm()
 
     # What the connection does
 

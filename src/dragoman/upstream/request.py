@@ -119,6 +119,18 @@ class SocketUse(Struct, frozen=True):
     on_begin: Callable[[Any, Callable[[bytes], bool]], None] = lambda call, send: None
 
 
+class BodySource(Protocol):
+    """A body that is sent while it comes. `length` is in bytes, -1 if it is not known: then the
+    body goes in chunks. It is sent over a connection of its own, once."""
+
+    @property
+    def length(self) -> int: ...
+
+    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
+        """Give the body to `sink`, piece by piece, until `sink` returns False (then True), or has
+        had all (then False). What it raises ends the call."""
+
+
 class TlsSettings(NamedTuple):
     """What TLS with an upstream takes beside the system's authorities: certificates in PEM that are
     trusted instead, and the file with the gateway's own and its key; `content` is that of the file,
@@ -144,6 +156,9 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
     authorisation: tuple[tuple[str, str], ...] = ()
     """Further headers, which are of this request alone: they are not cached."""
     body: bytes = b""
+    source: BodySource | None = None
+    """Present: the body comes from there. `Timeouts.first_byte` then begins when all of it was
+    sent; before, `Timeouts.idle` limits the time for which the upstream takes nothing."""
     timeouts: Timeouts = Timeouts()
     proxy: str | None = None
     """`http://`, `https://`, `socks5://` (names resolved here) or `socks5h://` (names resolved
@@ -209,6 +224,11 @@ def render_head(request: UpstreamRequest, lines: bytes) -> bytes:
         if added.count("\n") != len(request.authorisation) or "\0" in added:
             raise ValueError("a header of the request has a line break or a null character")
         lines += added.encode("latin-1")
+    if request.source is not None:
+        length = request.source.length
+        if length < 0:
+            return lines + b"transfer-encoding: chunked\r\n\r\n"
+        return b"%bcontent-length: %d\r\n\r\n" % (lines, length)
     if request.body or request.method not in ("GET", "DELETE"):
         return b"%bcontent-length: %d\r\n\r\n" % (lines, len(request.body))
     return lines + b"\r\n"

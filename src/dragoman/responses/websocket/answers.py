@@ -219,7 +219,7 @@ class SocketReply:
             error_answer(status, body, _headers_in(lines, _HEADERS_OF_ERROR), self.stream_id)
         )
 
-    def start(self, status: int, lines: bytes = b"") -> None:
+    def start(self, status: int, lines: bytes = b"", length: int | None = None) -> None:
         """Begin an answer."""
         if lines.startswith(_HEADERS_OF_ANSWER) or b"\n" + _HEADERS_OF_ANSWER in lines:
             self._headers = _headers_in(lines, (_HEADERS_OF_ANSWER,))
