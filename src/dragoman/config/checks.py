@@ -443,6 +443,7 @@ def _file_names(config: Config) -> Iterator[Fault]:
     server = config.server
     named: dict[Path, str | None] = {
         ("server", "unix_socket"): server.unix_socket,
+        ("server", "spool_dir"): server.spool_dir,
         ("server", "tls_certificate"): server.tls_certificate,
         ("server", "tls_key"): server.tls_key,
         ("storage", "path"): config.storage.path,

@@ -124,6 +124,7 @@ def _with_files(config: Config, directory: Path) -> Config:
     server = config.server
     named = {
         "unix_socket": server.unix_socket,
+        "spool_dir": server.spool_dir,
         "tls_certificate": server.tls_certificate,
         "tls_key": server.tls_key,
     }

@@ -111,8 +111,15 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     body_limit_bytes: AtLeastOne = 32 * 1024 * 1024
     """Largest request body, in bytes; a larger one is answered 413."""
     body_timeout_s: Seconds = 120.0
-    """Seconds within which the whole body of a request must arrive; otherwise it is answered
-    408."""
+    """Seconds within which the whole body of a request must arrive; otherwise it is answered 408.
+    Of one that is passed on while it comes, within which some more of it must arrive."""
+    upload_limit_bytes: AtLeastOne = 1024 * 1024 * 1024
+    """Largest body of a request that is passed on while it comes, such as a file or audio; a larger
+    one is answered 413."""
+    spool_dir: NonEmpty | None = None
+    """Directory for such bodies whose model stands behind their file, as `curl` may send them,
+    until it has come; relative to the directory of the configuration file. The files have no name
+    there, and end with the request. Absent: the system's directory for temporary files."""
     idle_timeout_s: Seconds = 150.0
     """Seconds after which an idle client connection is closed. Longer than the limits of SDKs and
     proxies (Traefik 90 s, Caddy 120 s), so that they close first."""

@@ -38,6 +38,7 @@ class EndpointCall:
     - `model` is the client's name of the model; `plans` are where it may go, in order, and `plan`
       is the one that is asked.
     - `only` is the name of the one account that may be asked, empty for any.
+    - `can_repeat`: its body can be sent again, where its row allows that.
     - `is_called`: an upstream has the request, and has not failed.
     - `measured` is what it used, None until an upstream has told it. `events` of its answer were
       passed on by then.
@@ -47,6 +48,7 @@ class EndpointCall:
         "_fell_back",
         "attempts",
         "caller",
+        "can_repeat",
         "delivery",
         "events",
         "incoming",
@@ -76,6 +78,7 @@ class EndpointCall:
         self.size = 0
         self.stream = False
         self.only = ""
+        self.can_repeat = True
         self.plans: Sequence[Plan] = ()
         self.plan: Plan
         self.attempts: Attempts | None = None

@@ -32,7 +32,7 @@ from dragoman.protocols.numbers import token_count
 from dragoman.serving.answers import read_error
 from dragoman.serving.attempts import Attempts, GaveUp, note_abandoned
 from dragoman.serving.exchange import READ_ON_S, SHUTTING_DOWN
-from dragoman.serving.failures import Failure, failed_call, refused, unusable
+from dragoman.serving.failures import BODY_PASSED, Failure, failed_call, refused, unusable
 from dragoman.serving.limits.use import MOST_OUTPUT
 from dragoman.serving.plan import Plan
 from dragoman.serving.resolver import LONGEST_MODEL
@@ -156,6 +156,8 @@ class EndpointExchange:
             raise
 
     def _may_fall_back(self, call: EndpointCall, attempts: Attempts, plan: Plan) -> bool:
+        if not call.can_repeat:
+            return False
         refuses = self._admission.refuses_target(call.record, plan.target, plan.prices)
         return attempts.in_time(plan.upstream) and not refuses
 
@@ -180,7 +182,9 @@ class EndpointExchange:
                     attempts.returned(lease, failure)
                     continue
                 attempts.failed(lease, failure)
-                if attempts.gave_up is None and not _may_repeat(call.row.repeat, failure):
+                if attempts.gave_up is None and not call.can_repeat:
+                    attempts.give_up(BODY_PASSED)
+                elif attempts.gave_up is None and not _may_repeat(call.row.repeat, failure):
                     attempts.gave_up = GaveUp(_perhaps_begun(failure), failure)
             except asyncio.CancelledError:
                 note_abandoned(call.record, plan, lease)

@@ -10,7 +10,8 @@ from msgspec import Struct
 from dragoman import jsontext
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
-from dragoman.config import Upstream
+from dragoman.canonical.masking import Mask
+from dragoman.config import Server, Upstream
 from dragoman.edge.auth import Caller
 from dragoman.edge.body_copies import BodyCopies
 from dragoman.edge.incoming import IncomingRequest
@@ -63,7 +64,7 @@ class HeldBodies:
         """
         body = await incoming.body(self._exchange.server.body_limit_bytes)
         members = _members_of(body)
-        call = EndpointCall(row, incoming, caller, record, _model_of(row, parameters, members))
+        call = EndpointCall(row, incoming, caller, record, model_of(row, parameters, members))
         call.members, call.size = members, len(body)
         call.stream = record.stream = _asks_stream(row, members)
         self._exchange.resolve(call)
@@ -103,56 +104,79 @@ class HeldBodies:
                 is_root=wire.is_root,
             ),
         )
-        try:
-            await self._deliver(call, lease, answer, wire)
-        except CallError as error:
-            if incoming.status:
-                raise
-            raise failed_call(error, upstream.name) from None
-        except UpstreamError as error:
-            raise unusable(builder.mask.fault(error.fault)) from None
-        finally:
-            call.record.bytes_down = answer.received
-            answer.close()
+        await deliver(call, lease, answer, builder.mask, self._exchange.server, wire.read)
 
-    async def _deliver(
-        self, call: EndpointCall, lease: Lease, answer: UpstreamResponse, wire: Wire
-    ) -> None:
-        first = b""
-        if call.stream:
-            first = await beginning(answer)
-            if is_stream(answer, first, "text/event-stream"):
-                await deliver_events(call, lease, answer, first, self._exchange.server)
-                return
-        media = answer.headers.get("content-type", _JSON)
-        if call.row.stream == "bytes" and not media.startswith(_JSON):
-            await deliver_bytes(call, lease, answer, first)
+
+async def deliver(
+    call: EndpointCall,
+    lease: Lease,
+    answer: UpstreamResponse,
+    mask: Mask,
+    server: Server,
+    read: Callable[[bytes], bytes] = lambda body: body,
+) -> None:
+    """Deliver a good answer: a stream of events, bytes as they come, or a JSON object, of which
+    `read` makes the client's. It is closed.
+
+    Raises:
+        Failure: nothing of it was sent to the client.
+    """
+    try:
+        await _deliver(call, lease, answer, server, read)
+    except CallError as error:
+        if call.incoming.status:
+            raise
+        raise failed_call(error, call.plan.upstream.name) from None
+    except UpstreamError as error:
+        raise unusable(mask.fault(error.fault)) from None
+    finally:
+        call.record.bytes_down = answer.received
+        answer.close()
+
+
+async def _deliver(
+    call: EndpointCall,
+    lease: Lease,
+    answer: UpstreamResponse,
+    server: Server,
+    read: Callable[[bytes], bytes],
+) -> None:
+    first = b""
+    if call.stream:
+        first = await beginning(answer)
+        if is_stream(answer, first, "text/event-stream"):
+            await deliver_events(call, lease, answer, first, server)
             return
-        body = first + await answer.read(MOST_BYTES, call.incoming.reserve)
-        shown = self._read(call, wire.read(body))
-        call.begins(lease)
-        lease.succeeded(0.0 if call.measured is None else call.measured.usage.total)
-        call.note_usage()
-        line = b"content-type: %b\r\n" % media.encode("latin-1")
-        call.incoming.reply(200, shown, call.headers(), line)
-
-    def _read(self, call: EndpointCall, body: bytes) -> bytes:
-        """The client's answer.
-
-        Raises:
-            UpstreamError: it is no JSON object.
-        """
-        try:
-            members = Members(jsontext.members(body))
-        except JsonError:
-            raise UpstreamError.unreadable("it is not a JSON object") from None
-        if (error := members.get("error")) and members.keys().isdisjoint(_ANSWERS):
-            raise UpstreamError(Fault(FaultKind.UPSTREAM_FAILED, f"The upstream failed: {error}"))
-        call.measure(members)
-        return renamed(call, body)
+    media = answer.headers.get("content-type", _JSON)
+    if not media.startswith(_JSON) and (call.row.stream == "bytes" or call.row.way == "relayed"):
+        await deliver_bytes(call, lease, answer, first)
+        return
+    body = first + await answer.read(MOST_BYTES, call.incoming.reserve)
+    shown = _read(call, read(body))
+    call.begins(lease)
+    lease.succeeded(0.0 if call.measured is None else call.measured.usage.total)
+    call.note_usage()
+    line = b"content-type: %b\r\n" % media.encode("latin-1")
+    call.incoming.reply(200, shown, call.headers(), line)
 
 
-_ANSWERS = frozenset({"data", "results", "choices", "content", "embedding", "embeddings"})
+def _read(call: EndpointCall, body: bytes) -> bytes:
+    """The client's answer.
+
+    Raises:
+        UpstreamError: it is no JSON object.
+    """
+    try:
+        members = Members(jsontext.members(body))
+    except JsonError:
+        raise UpstreamError.unreadable("it is not a JSON object") from None
+    if (error := members.get("error")) and members.keys().isdisjoint(_ANSWERS):
+        raise UpstreamError(Fault(FaultKind.UPSTREAM_FAILED, f"The upstream failed: {error}"))
+    call.measure(members)
+    return renamed(call, body)
+
+
+_ANSWERS = frozenset({"data", "results", "choices", "content", "embedding", "embeddings", "text"})
 
 
 def renamed(call: EndpointCall, body: bytes) -> bytes:
@@ -207,7 +231,7 @@ def _members_of(body: bytes) -> Members:
         raise InvalidRequest.at("", "The request body is not valid JSON.") from None
 
 
-def _model_of(row: Row, parameters: Mapping[str, str], members: Members) -> str:
+def model_of(row: Row, parameters: Mapping[str, str], members: Members) -> str:
     """The client's name of the model.
 
     Raises:

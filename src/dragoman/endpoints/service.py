@@ -24,7 +24,13 @@ def _held(exchange: EndpointExchange) -> Serve:
     return HeldBodies(exchange).serve
 
 
-WAYS: Mapping[Way, Callable[[EndpointExchange], Serve]] = {"held": _held}
+def _relayed(exchange: EndpointExchange) -> Serve:
+    from dragoman.endpoints.relayed import RelayedBodies
+
+    return RelayedBodies(exchange).serve
+
+
+WAYS: Mapping[Way, Callable[[EndpointExchange], Serve]] = {"held": _held, "relayed": _relayed}
 """What makes that which serves the rows of each way."""
 
 

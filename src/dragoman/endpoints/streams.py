@@ -73,20 +73,37 @@ async def deliver_bytes(
     call.begins(lease)
     lease.succeeded()
     call.note_usage()
+    length = answer.headers.get("content-length", "")
+    is_coded = "content-encoding" in answer.headers
     lines = b"".join(
         b"%b: %b\r\n" % (name.encode(), answer.headers[name].encode("latin-1"))
         for name in _PASSED
         if name in answer.headers
     )
     incoming = call.incoming
-    incoming.start(200, call.headers(), lines)
-    while chunk:
+    size = int(length) if length.isdecimal() and not is_coded else None
+    incoming.start(answer.status, call.headers(), lines, size)
+    if chunk:
         await incoming.write(chunk)
-        chunk = await anext(answer, b"")
+
+    def take(data: bytes) -> bool:
+        nonlocal chunk
+        chunk = data
+        return incoming.try_write(data)
+
+    while await answer.pipe(take):
+        await incoming.write(chunk)
     incoming.end()
 
 
-_PASSED = ("content-type", "content-disposition")
+_PASSED = (
+    "content-type",
+    "content-disposition",
+    "content-range",
+    "accept-ranges",
+    "etag",
+    "last-modified",
+)
 
 
 class _Stream:

@@ -83,6 +83,32 @@ def of_images(answer: JsonObject) -> Measured | None:
     return Measured(Usage(input=given, output=output), units)
 
 
+def of_transcription(answer: JsonObject) -> Measured | None:
+    """Tokens, of which those of audio have a rate of their own, or seconds of audio."""
+    usage = _object(answer.get("usage"))
+    seconds = usage.get("seconds") if usage.get("type") == "duration" else answer.get("duration")
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < 1e9:
+        return Measured(Usage(), Units(seconds=float(seconds)))
+    given = token_count(usage.get("input_tokens"))
+    if given is None:
+        return None
+    details = _object(usage.get("input_token_details"))
+    heard = min(token_count(details.get("audio_tokens")) or 0, given)
+    output = token_count(usage.get("output_tokens")) or 0
+    return Measured(Usage(input=given, output=output), Units(audio_input=heard))
+
+
+def audio_asked(members: JsonObject) -> Measured:
+    """The seconds of a recording, by its size."""
+    size = members.get("file")
+    seconds = size / _AUDIO_BYTES_PER_SECOND if isinstance(size, int) else 0.0
+    return Measured(Usage(), Units(seconds=seconds), estimated=True)
+
+
+_AUDIO_BYTES_PER_SECOND = 8000
+"""Of speech as it is commonly compressed, 64 kbit/s."""
+
+
 def of_rerank(answer: JsonObject) -> Measured | None:
     """Searches, as Cohere bills them, or tokens; where an answer has neither, one search."""
     meta = _object(answer.get("meta"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import ssl
@@ -185,6 +186,11 @@ def file_faults(config: Config) -> Iterator[Fault]:
             if pem is not None and (problem := _no_certificates(upstream, name, pem)):
                 yield ("upstreams", index, name), f"{pem.path}: {problem}"
     server = config.server
+    if server.spool_dir is not None and not os.access(server.spool_dir, os.W_OK | os.X_OK):
+        yield (
+            ("server", "spool_dir"),
+            f"no directory in which files can be made: {server.spool_dir}",
+        )
     unreadable = False
     for name in ("tls_certificate", "tls_key"):
         file: str | None = getattr(server, name)

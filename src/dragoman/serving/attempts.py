@@ -163,20 +163,20 @@ class Attempts:
         if self.gave_up is not None:
             return None
         if self._host_down:
-            self._give_up(HOST_DOWN)
+            self.give_up(HOST_DOWN)
             return None
         if not self._remaining:
-            self._give_up(ALL_TRIED)
+            self.give_up(ALL_TRIED)
             return None
         if self._tried and self._seconds_left(self._plan.upstream) <= 0:
-            self._give_up(OUT_OF_TIME)
+            self.give_up(OUT_OF_TIME)
             return None
         lease = None if self._unreached else self._pool.lend(self._wanted, self._tried)
         if lease is None:
             try:
                 lease = await self._queue()
             except NoAccount as shortage:
-                self._give_up(NONE_LEFT, without_traceback(shortage))
+                self.give_up(NONE_LEFT, without_traceback(shortage))
                 return None
         self._remaining -= 1
         self.made += 1
@@ -317,7 +317,8 @@ class Attempts:
         self._tried.pop()
         self._failure = more_informative(self._failure, failure)
 
-    def _give_up(self, ending: str, shortage: NoAccount | None = None) -> None:
+    def give_up(self, ending: str, shortage: NoAccount | None = None) -> None:
+        """Try nothing more, for the reason `ending`, one of `serving.failures`."""
         rules = self._pool.rules(self._plan.upstream.name)
         if self._failure is not None:
             name = self._plan.upstream.name

@@ -40,8 +40,9 @@ NONE_LEFT = "No active accounts available"
 ALL_TRIED = "All accounts exhausted"
 OUT_OF_TIME = "No time is left to try another account"
 HOST_DOWN = "Its host cannot be reached"
+BODY_PASSED = "The request's body was passed on and cannot be sent again"
 """Texts for clients: no account is left, the limit of attempts (requirement 139) or of time was
-reached, or no other account could do better."""
+reached, no other account could do better, or there is nothing to send."""
 
 
 class Failure(Exception):

@@ -17,7 +17,7 @@ from dragoman.config import Account, Secret, Upstream
 from dragoman.config.credentials import secrets_of
 from dragoman.protocols.base import auth_header
 from dragoman.serving.failures import Unauthorised
-from dragoman.upstream.request import SocketUse, Timeouts, TlsSettings, UpstreamRequest
+from dragoman.upstream.request import BodySource, SocketUse, Timeouts, TlsSettings, UpstreamRequest
 from dragoman.upstream.urls import join_url, parse_url, unversioned
 
 _USER_AGENT = f"dragoman/{dragoman.__version__}"
@@ -138,6 +138,11 @@ class UpstreamRequestBuilder:
         self._ready: dict[bool, tuple[Header, ...]] = {}
         self._proxy = common.proxy if account.proxy is None else account.proxy.reveal()
 
+    @property
+    def signs_bodies(self) -> bool:
+        """Whether a request is authorised over its body, which must be there before it is sent."""
+        return self._authoriser is not None and self._authoriser.signs
+
     async def ready(self) -> Credential | None:
         """Wait until requests can be authorised. Returns by what; None if the account has a key.
 
@@ -169,7 +174,7 @@ class UpstreamRequestBuilder:
     def post(
         self,
         path: str,
-        body: bytes,
+        body: bytes | BodySource,
         client: Mapping[str, str] | None,
         *,
         stream: bool,
@@ -228,7 +233,7 @@ class UpstreamRequestBuilder:
         method: Literal["GET", "POST", "DELETE"],
         path: str,
         headers: tuple[Header, ...],
-        body: bytes,
+        body: bytes | BodySource,
         query: str = "",
         proxy: Secret | None = None,
         socket: SocketUse | None = None,
@@ -243,9 +248,10 @@ class UpstreamRequestBuilder:
         else:
             url = join_url(self._base_url, self._defaults.version + path, query)
         authorisation: tuple[Header, ...] = ()
+        held = body if isinstance(body, bytes) else b""
         if self._authoriser is not None:
             target = parse_url(url)
-            outgoing = Outgoing(method, target.authority, target.path, headers, body)
+            outgoing = Outgoing(method, target.authority, target.path, headers, held)
             try:
                 authorisation = self._authoriser.headers(outgoing)
             except NoCredential as error:
@@ -258,7 +264,8 @@ class UpstreamRequestBuilder:
             url=url,
             headers=headers,
             authorisation=authorisation,
-            body=body,
+            body=held,
+            source=None if isinstance(body, bytes) else body,
             timeouts=self._defaults.timeouts,
             proxy=self._proxy if proxy is None else proxy.reveal(),
             tls=self._defaults.tls,

@@ -64,6 +64,11 @@ class Authoriser:
         """Seconds by which the service's clock is ahead of this machine's."""
 
     @property
+    def signs(self) -> bool:
+        """Whether requests are signed, with their bodies."""
+        return self._scope is not None
+
+    @property
     def current(self) -> Credential | None:
         """What requests are authorised by now; None if they cannot be."""
         return self._fixed if self._obtained is None else self._obtained.usable(self._clock())

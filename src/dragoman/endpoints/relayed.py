@@ -1,0 +1,126 @@
+"""Endpoints whose body is a form with files: it is passed on while it comes, as it is but for the
+name of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from dragoman.accounts.pool import Lease
+from dragoman.edge.auth import Caller
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.endpoints.call import EndpointCall
+from dragoman.endpoints.exchange import EndpointExchange
+from dragoman.endpoints.held import deliver, model_of, path_at
+from dragoman.endpoints.members import Members
+from dragoman.endpoints.table import Row
+from dragoman.endpoints.uploads import Upload, Uploads
+from dragoman.protocols.base import to_json
+from dragoman.serving.failures import Failure
+
+_FIELDS: Mapping[str, int] = {
+    "model": 1024,
+    "stream": 16,
+    "n": 16,
+    "size": 64,
+    "quality": 64,
+    "user": 1024,
+}
+"""The fields that are read, with the most bytes of each."""
+
+_MOST_SIGNED = 8 * 1024 * 1024
+"""Bytes of a body that is held because its signature goes before it."""
+
+_WORDS = ("stream", "n")
+"""Those that are words or numbers of JSON; what is neither counts as null."""
+
+
+class RelayedBodies:
+    """Serves endpoints with forms."""
+
+    def __init__(self, exchange: EndpointExchange) -> None:
+        self._exchange = exchange
+        server = exchange.server
+        self._uploads = Uploads(server.upload_limit_bytes, server.spool_dir)
+
+    async def serve(
+        self,
+        row: Row,
+        parameters: Mapping[str, str],
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+    ) -> None:
+        """Serve one request.
+
+        Raises:
+            DragomanError: it cannot be sent; nothing was sent to the client.
+            ClientGone: the client left.
+        """
+        upload = await self._uploads.form(incoming, _FIELDS, {"model"})
+
+        async def attempt(call: EndpointCall, lease: Lease) -> None:
+            try:
+                await self._attempt(call, lease, upload)
+            except Failure:
+                call.can_repeat = upload.can_repeat
+                record.bytes_up = upload.read
+                raise
+
+        try:
+            members = _members_of(upload, incoming)
+            call = EndpointCall(row, incoming, caller, record, model_of(row, parameters, members))
+            call.members = members
+            call.stream = record.stream = members.get("stream") is True
+            self._exchange.resolve(call)
+            await self._exchange.admit(call)
+            await self._exchange.run(call, attempt)
+        finally:
+            record.bytes_up = upload.read
+            upload.close()
+
+    async def _attempt(self, call: EndpointCall, lease: Lease, upload: Upload) -> None:
+        """Call the upstream with one account, and deliver its answer.
+
+        Raises:
+            Failure: nothing of an answer was sent to the client.
+        """
+        incoming, plan = call.incoming, call.plan
+        path, is_root = path_at(plan.upstream, call.row.path, plan.target.model)
+        renamed = {} if plan.target.model == call.model else {"model": plan.target.model.encode()}
+        body = upload.body(renamed)
+        headers = {
+            name: incoming.headers[name.encode()].decode("latin-1")
+            for name in ("content-type", "accept")
+            if name.encode() in incoming.headers
+        }
+        is_signed = self._exchange.upstreams.builders.of(lease.account).signs_bodies
+        sent = body if isinstance(body, bytes) or not is_signed else await body.whole(_MOST_SIGNED)
+        answer, builder = await self._exchange.send(
+            call,
+            lease,
+            lambda builder: builder.post(
+                path,
+                sent,
+                headers,
+                stream=call.stream,
+                route=plan.target.headers,
+                proxy=lease.proxy,
+                is_root=is_root,
+            ),
+        )
+        # All fields have come by now, wherever they stand.
+        call.members = _members_of(upload, incoming)
+        await deliver(call, lease, answer, builder.mask, self._exchange.server)
+
+
+def _members_of(upload: Upload, incoming: IncomingRequest) -> Members:
+    """The fields of a form, as members of an object. The size of its files is that of the body."""
+    raw = {
+        name: part.value if name in _WORDS else to_json(part.value.decode("utf-8", "replace"))
+        for name, part in upload.fields.items()
+    }
+    raw["file"] = b"%d" % max(incoming.length, upload.read)
+    return Members({name: msgspec.Raw(value) for name, value in raw.items()})
