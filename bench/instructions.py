@@ -50,14 +50,19 @@ def python_of(root: Path) -> str:
 
 @contextmanager
 def gateway(
-    root: Path, folder: Path, up: Upstreams, protocol: str, more: str = ""
+    root: Path,
+    folder: Path,
+    up: Upstreams,
+    protocol: str,
+    more: str = "",
+    storage: str = 'path = ""\n',
 ) -> Iterator[tuple[Child, int]]:
     """The gateway of a checkout below callgrind, which does not count yet, and its port; with an
-    upstream of one protocol, since an older checkout may not know all, and with ``more`` in its
-    configuration."""
+    upstream of one protocol, since an older checkout may not know all, with these settings of the
+    storage, and with ``more`` in its configuration."""
     port, config = free_port(), folder / "dragoman.toml"
     made = targets.configuration(port, up, (protocol,))
-    config.write_text(made + '[storage]\npath = ""\n' + more)
+    config.write_text(f"{made}[storage]\n{storage}{more}")
     command = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
     command += [f"--callgrind-out-file={folder}/counts.%p", python_of(root), "-m", "dragoman"]
     command += ["serve", "--config", str(config)]

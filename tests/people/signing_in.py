@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ RULES = (
     SignInRule(domains=("Example.com",), models=("chat/sim-text",)),
 )
 ADMIN = "admin-token-of-the-test"
+PUBLIC = "http://127.0.0.1:1"
+"""The address that several gateways of a test have in common; nobody opens it."""
 LOGGED: list[bytes] = []
 
 
@@ -114,22 +117,13 @@ class Browser:
 
 
 @dataclass
-class House:
-    """A running gateway and its provider."""
+class Served:
+    """A gateway that people sign in to, at an address of this machine, and its provider."""
 
-    gateway: RunningGateway
     provider: Provider
-
-    @property
-    def url(self) -> str:
-        return self.gateway.base_url
-
-    @property
-    def public(self) -> str:
-        """The address that the gateway believes to have."""
-        settings = self.gateway.app.config.sign_in
-        assert settings is not None
-        return settings.public_url
+    url: str
+    public: str = PUBLIC
+    """The address that the gateway believes to have."""
 
     def browser(self) -> Browser:
         return Browser(self.url, self.public)
@@ -184,6 +178,37 @@ class House:
         return [(line["action"], line["name"]) for line in reversed(lines)]
 
 
+@dataclass
+class House(Served):
+    """A gateway in this process."""
+
+    gateway: RunningGateway = field(kw_only=True)
+
+
+def aged(home: House, **fields: float) -> None:
+    """Make all sessions look as if time had passed."""
+
+    async def work() -> None:
+        sync = home.gateway.app.account_sync
+        assert sync is not None
+
+        def change(store: Any) -> None:
+            for session in store.people.sessions():
+                store.people.save_session(replace(session, **fields))
+
+        await sync.ask(change)
+
+    asyncio.run_coroutine_threadsafe(work(), home.gateway.app._client._loop).result(30)
+
+
+def sign_in_table(provider: Provider, public: str = PUBLIC) -> str:
+    """The settings of a gateway that is a process of its own: everybody at example.com may."""
+    return (
+        f'[sign_in]\npublic_url = "{public}"\nissuer = "{provider.url}"\n'
+        f'client_id = "{CLIENT_ID}"\nrules = [{{ domains = ["example.com"] }}]\n'
+    )
+
+
 @contextmanager
 def house(
     upstream: str, store: Path, provider: Provider, *, port: int | None = None, **more: Any
@@ -192,4 +217,6 @@ def house(
     port = port or free_port()
     made = config(upstream, store, provider, **{"public_url": f"http://127.0.0.1:{port}", **more})
     with running_gateway(made, LOGGED.append, port) as running:
-        yield House(running, provider)
+        settings = made.sign_in
+        assert settings is not None
+        yield House(provider, running.base_url, settings.public_url, gateway=running)

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.access_rules import SignInRule
-from dragoman.lab.provider import Provider
+from dragoman.lab.provider import Provider, serving
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.http import Answer, call
-from tests.people.signing_in import ADA, BOB, EVE, House, house
+from tests.gateway.processes import until
+from tests.people.signing_in import ADA, BOB, EVE, PEOPLE, House, aged, ask, house
 
 RULES = (
     SignInRule(groups=("engineers",), role="admin"),
@@ -105,6 +106,55 @@ def test_a_code_is_taken_once_and_in_its_own_browser(home: House) -> None:
     assert page.begin(code).status == 200
     assert page.begin(code).status == 401
     assert "state" not in page.back.headers["location"]
+
+
+def test_who_was_removed_at_the_provider_is_signed_out(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    """The provider is asked about sessions in the dashboard, as about those of programs: whom it
+    removed is signed out, groups count anew, and while it is away nothing changes."""
+    with (
+        serving(PEOPLE) as provider,
+        house(simulator.base_url, tmp_path / "s.db", provider, rules=RULES) as home,
+    ):
+        kept, gone, bob = (Page(home, email) for email in (ADA, ADA, BOB))
+        for page in (kept, gone, bob):
+            page.sign_in()
+
+        def is_confirmed_after(page: Page, status: int) -> bool:
+            found = page.ask("GET", "/people")
+            asked = [form["grant_type"] for form in provider.asked]
+            return found == status and asked[-1] == "refresh_token"
+
+        assert (kept.ask("GET", "/people"), len(provider.asked)) == (200, 3)
+        provider.status = 503
+        aged(home, renewed=0.0)
+        until(lambda: is_confirmed_after(kept, 200))
+        provider.status = 0
+        del provider.people[ADA]
+        provider.people[BOB] = ["engineers"]
+        until(lambda: is_confirmed_after(gone, 401))
+        assert ("refuse refresh", ADA) in home.audited()
+        until(lambda: bob.ask("POST", f"/people/{ADA}/disable") == 200)
+
+
+def test_a_person_who_has_left_is_removed(home: House) -> None:
+    """Out of the list, with all sessions, but for the name; another sign-in is the same person."""
+    home.session(BOB)
+    page = Page(home, ADA)
+    page.sign_in()
+    assert page.ask("DELETE", f"/people/{BOB}") == 200
+    names = [one["name"] for one in home.admin("GET", "/people").json["people"]]
+    assert names == [ADA]
+    assert [one["person"] for one in home.admin("GET", "/sessions").json["sessions"]] == [ADA]
+    assert ("remove", BOB) in home.audited()
+    assert home.admin("POST", f"/people/{BOB}/disable").status == 200
+    assert home.approve(home.begin(), BOB).status == 403
+    assert home.admin("POST", f"/people/{BOB}/enable").status == 200
+    token = home.session(BOB)["access_token"]
+    assert ask(home.url, token).status == 200
+    (bob,) = [one for one in home.admin("GET", "/people").json["people"] if one["name"] == BOB]
+    assert (bob["state"], bob["groups"]) == ("active", ["interns"])
 
 
 def test_who_may_only_call_does_not_open_the_dashboard(home: House) -> None:

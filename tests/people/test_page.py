@@ -32,7 +32,8 @@ def test_two_people_have_different_rights(simulator: RunningSimulator, tmp_path:
         loaded = read_config(file)
         assert not loaded.warnings
         with running_gateway(loaded.config, port=port) as running:
-            home = House(running, provider)
+            public = f"http://127.0.0.1:{port}"
+            home = House(provider, running.base_url, public, gateway=running)
             ada, bob = (home.session(one)["access_token"] for one in (ADA, BOB))
             assert ask(home.url, ada, "large").status == 200
             assert ask(home.url, bob, "small").status == 200

@@ -28,6 +28,7 @@ from tests.people.signing_in import (
     LOGGED,
     PEOPLE,
     House,
+    aged,
     ask,
     house,
     post,
@@ -197,23 +198,6 @@ def test_an_address_that_is_not_verified_is_no_name(home: House, provider: Provi
     assert ADA not in browser.page
     browser.submit("/oauth/approve", {"decision": "approve"})
     assert "email" not in home.poll(begun).json
-
-
-def aged(home: House, **fields: float) -> None:
-    """Make the session look as if time had passed."""
-    from msgspec.structs import replace
-
-    async def work() -> None:
-        sync = home.gateway.app.account_sync
-        assert sync is not None
-
-        def change(store: Any) -> None:
-            for session in store.people.sessions():
-                store.people.save_session(replace(session, **fields))
-
-        await sync.ask(change)
-
-    asyncio.run_coroutine_threadsafe(work(), home.gateway.app._client._loop).result(30)
 
 
 def test_a_refresh_asks_the_provider_anew(home: House, provider: Provider) -> None:

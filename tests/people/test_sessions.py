@@ -17,9 +17,8 @@ from joserfc.jwk import OctKey, OKPKey
 from dragoman.lab.provider import Provider, serving
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.http import Answer, call
-from tests.people.signing_in import ADA, BOB, PEOPLE, House, ask, house, post
+from tests.people.signing_in import ADA, BOB, PEOPLE, PUBLIC, House, ask, house, post
 
-PUBLIC = "http://127.0.0.1:1"
 """The address of several gateways."""
 
 
@@ -66,6 +65,28 @@ def test_twenty_that_refresh_at_once_are_given_the_same(home: House) -> None:
     assert len(following) == 1
     assert all(ask(home.url, answer.json["access_token"]).status == 200 for answer in answers)
     assert home.refresh(following.pop()).status == 200
+
+
+def test_two_gateways_give_one_successor(
+    simulator: RunningSimulator, own_provider: Provider, tmp_path: Path
+) -> None:
+    """Whichever of several on one store is asked, by however many at once, a token has one
+    successor; who steals the old one and comes too late ends the session, and that is audited."""
+    store = tmp_path / "store.db"
+    with (
+        house(simulator.base_url, store, own_provider, public_url=PUBLIC) as one,
+        house(simulator.base_url, store, own_provider, public_url=PUBLIC) as other,
+        ThreadPoolExecutor(20) as pool,
+    ):
+        first = one.session()["refresh_token"]
+        answers = list(pool.map(lambda home: home.refresh(first), [one, other] * 10))
+        assert [answer.status for answer in answers] == [200] * 20
+        (following,) = {answer.json["refresh_token"] for answer in answers}
+        third = other.refresh(following).json["refresh_token"]
+        assert one.refresh(first).status == 401
+        assert (one.refresh(third).status, other.refresh(third).status) == (401, 401)
+        assert ("reuse refresh_token", ADA) in other.audited()
+        assert len(one.admin("GET", "/sessions").json["sessions"]) == 0
 
 
 def test_a_token_that_was_replaced_twice_ends_its_session(home: House) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,34 +11,10 @@ from dragoman.lab.provider import Provider
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.http import call
 from tests.gateway.processes import gateway_process
-from tests.people.signing_in import House, post
-
-PUBLIC = "http://127.0.0.1:1"
-SIGN_IN = """
-[sign_in]
-public_url = "{public}"
-issuer = "{issuer}"
-client_id = "dragoman"
-rules = [{{ domains = ["example.com"] }}]
-"""
+from tests.people.signing_in import Served, post, sign_in_table
 
 
-@dataclass
-class Served(House):
-    """A gateway that is another process."""
-
-    address: str
-
-    @property
-    def url(self) -> str:
-        return self.address
-
-    @property
-    def public(self) -> str:
-        return PUBLIC
-
-
-def statuses(home: House, token: str) -> set[int]:
+def statuses(home: Served, token: str) -> set[int]:
     """What a token is answered over new connections, which workers take in turns."""
     return {call(home.url, "GET", "/v1/key", key=token).status for _ in range(12)}
 
@@ -48,12 +23,12 @@ def statuses(home: House, token: str) -> set[int]:
 def test_every_worker_knows_a_session_and_its_end(
     simulator: RunningSimulator, provider: Provider, tmp_path: Path
 ) -> None:
-    tables = SIGN_IN.format(public=PUBLIC, issuer=provider.url)
+    tables = sign_in_table(provider)
     keys = {"one": "sk-sim-one"}
     with gateway_process(
         tmp_path, simulator.openai_base_url, keys, workers=2, tables=tables
     ) as gateway:
-        home = Served(None, provider, gateway.url)  # type: ignore[arg-type]
+        home = Served(provider, gateway.url)
         tokens = home.session()
         assert statuses(home, tokens["access_token"]) == {200}
         following = home.refresh(tokens["refresh_token"])

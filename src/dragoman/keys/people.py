@@ -55,6 +55,11 @@ class StoredPerson(Struct, frozen=True, kw_only=True):
     seen: float
     enabled: bool = True
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether only the name is left, which is given to nobody else."""
+        return not self.identity.subject
+
 
 class StoredSession(Struct, frozen=True, kw_only=True):
     """A person's session with one program. Times are in Unix seconds.
@@ -228,7 +233,9 @@ class People:
 
     def rule_for(self, person: StoredPerson) -> SignInRule | None:
         """The rule of a person; None for those who may not sign in."""
-        return rule_for(self._rules, person.identity) if person.enabled else None
+        if not person.enabled or person.is_removed:
+            return None
+        return rule_for(self._rules, person.identity)
 
     def _key(self, person: StoredPerson) -> StoredKey:
         rule = self.rule_for(person)

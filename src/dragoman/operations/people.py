@@ -12,6 +12,7 @@ from dragoman.operations.operation import (
     Http,
     Named,
     Nothing,
+    Removed,
     operation,
     operations_in,
 )
@@ -100,6 +101,20 @@ def _disable(context: StoreContext, asked: Named) -> PersonView:
 def _enable(context: StoreContext, asked: Named) -> PersonView:
     """Let a person sign in again."""
     return context.people.enable(asked.name, enabled=True)
+
+
+@operation(
+    "people.remove",
+    "admin",
+    Http("DELETE", "people/{name}"),
+    audit=("remove person",),
+    command=Command("people remove", ("name",)),
+)
+def _remove(context: StoreContext, asked: Named) -> Removed:
+    """Take a person who has left from the list, and end all sessions. Usage stays, and nobody else
+    is given the name. Who is not disabled, and whom a rule lets in, may sign in again."""
+    context.people.remove(asked.name)
+    return Removed(1)
 
 
 OPERATIONS = operations_in(globals())

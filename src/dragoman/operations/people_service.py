@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dragoman.audit import Actor, Change, changed
 from dragoman.config.access_rules import SignInRule
-from dragoman.keys.people import PeopleStore, StoredPerson, StoredSession, rule_for
+from dragoman.keys.people import Identity, PeopleStore, StoredPerson, StoredSession, rule_for
 from dragoman.operations.errors import Unknown
 from dragoman.operations.key_fields import moment, moment_if
 
@@ -71,7 +71,11 @@ class PeopleService:
         sessions: dict[str, list[StoredSession]] = {}
         for session in self._store.sessions():
             sessions.setdefault(session.person, []).append(session)
-        return tuple(self._view(one, sessions.get(one.id, [])) for one in self._store.people())
+        return tuple(
+            self._view(one, sessions.get(one.id, []))
+            for one in self._store.people()
+            if not one.is_removed
+        )
 
     def sessions(self, name: str | None = None) -> tuple[SessionView, ...]:
         """The sessions of one person or of all, the oldest first.
@@ -125,6 +129,20 @@ class PeopleService:
                 self._record(changed("change", "person", name, was, now))
             return self._view(person, self._store.sessions(person.id))
 
+    def remove(self, name: str) -> None:
+        """Forget who a person is, and end all sessions. The name is given to nobody else, since
+        usage and stored responses belong to it; nor is it forgotten that somebody is disabled.
+
+        Raises:
+            Unknown: there is nobody of this name.
+        """
+        with self._store.deciding():
+            person = self._find(name)
+            self._end(person)
+            nobody = Identity(issuer="", subject="")
+            self._store.save_person(replace(person, identity=nobody))
+            self._record(Change(action="remove", kind="person", name=name))
+
     def _end(self, person: StoredPerson, session: str | None = None) -> int:
         found = [one for one in self._store.sessions(person.id) if session in (None, one.id)]
         for one in found:
@@ -134,7 +152,7 @@ class PeopleService:
     def _find(self, name: str) -> StoredPerson:
         found = self._store.person_named(name)
         if found is None:
-            raise Unknown("person", name, [one.name for one in self._store.people()])
+            raise Unknown("person", name, [one.name for one in self.people()])
         return found
 
     def _record(self, change: Change) -> None:

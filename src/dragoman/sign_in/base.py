@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -15,12 +16,16 @@ from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.rates import PerMinute
 from dragoman.edge.record import Record
 from dragoman.http.addresses import Proxies, counted
+from dragoman.keys.people import StoredPerson
 from dragoman.protocols.base import to_json
 from dragoman.sign_in.grants import CODE_S
-from dragoman.sign_in.provider import Provider
-from dragoman.sign_in.sign_ins import Busy, SignIns
+from dragoman.sign_in.key_sets import ProviderAway
+from dragoman.sign_in.provider import Provider, ProviderRefuses
+from dragoman.sign_in.sign_ins import Asking, Busy, InvalidGrant, SignIns
 from dragoman.sign_in.tokens import AccessTokens
 from dragoman.storage.encryption import AesGcmCipher
+
+_log = logging.getLogger("dragoman.gateway")
 
 T = TypeVar("T")
 Handler = Callable[[IncomingRequest, Caller, Record], Awaitable[None]]
@@ -30,6 +35,7 @@ MOST_BEGUN: Final = 1000
 """Sign-ins that one address may begin in ten minutes, at one worker."""
 _MOST_ADDRESSES = 4096
 _MOST_FORM_BYTES = 32 * 1024
+_GATEWAY = Actor("gateway", "gateway")
 NO_STORE: Final[Headers] = [(b"cache-control", b"no-store"), (b"pragma", b"no-cache")]
 
 
@@ -57,21 +63,46 @@ class EndpointContext:
         self._begun = PerMinute(_MOST_ADDRESSES, window_s=CODE_S)
         self.tokens = AccessTokens(self.base, account_sync.people.signing_keys, cipher)
 
-    async def ask(self, incoming: IncomingRequest, work: Callable[[SignIns], T]) -> T:
-        """The result of work on the store.
+    async def ask(self, incoming: IncomingRequest | None, work: Callable[[SignIns], T]) -> T:
+        """The result of work on the store, for a request (None: for the gateway itself).
 
         Raises:
             StoreError: the store cannot be used.
         """
-        actor = Actor("nobody", "gateway", self.address(incoming))
+        actor = _GATEWAY
+        if incoming is not None:
+            actor = Actor("nobody", "gateway", self.address(incoming))
         return await self.sync.ask(lambda store: work(self.sign_ins_of(store.people, actor)))
 
-    async def quietly(self, incoming: IncomingRequest, work: Callable[[SignIns], T]) -> T | None:
+    async def quietly(
+        self, incoming: IncomingRequest | None, work: Callable[[SignIns], T]
+    ) -> T | None:
         """As `ask`; None if the store cannot be used."""
         try:
             return await self.ask(incoming, work)
         except StoreError:
             return None
+
+    async def confirmed(
+        self, incoming: IncomingRequest | None, id: str, asking: Asking
+    ) -> StoredPerson | None:
+        """The person of a session as the provider knows it now; None if the provider, or the store,
+        cannot be asked.
+
+        Raises:
+            InvalidGrant: the person may not sign in any more, or that goes on for too long.
+        """
+        try:
+            granted = await self.provider.renew(asking.granted)
+        except ProviderRefuses as error:
+            reason = str(error)
+            await self.quietly(incoming, lambda sign_ins: sign_ins.end(id, "refuse refresh"))
+            raise InvalidGrant(reason) from None
+        except ProviderAway as error:
+            _log.warning("the identity provider cannot be asked about a person: %s", error)
+            await self.quietly(incoming, lambda sign_ins: sign_ins.unconfirmed(id))
+            return None
+        return await self.quietly(incoming, lambda sign_ins: sign_ins.renewed(id, granted))
 
     def sign_ins_of(self, store: Any, actor: Actor) -> SignIns:
         """The sign-ins in a store, for `actor`."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 
 from dragoman.accounts.store import StoreError
 from dragoman.accounts.sync import AccountSync
-from dragoman.audit import Actor
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
+from dragoman.edge.rates import PerMinute
 from dragoman.http.addresses import Proxies
 from dragoman.keys.admins import Role
+from dragoman.keys.people import StoredPerson
 from dragoman.sign_in.base import EndpointContext, Handler, checked
 from dragoman.sign_in.page_endpoints import PageEndpoints
 from dragoman.sign_in.program_endpoints import ProgramEndpoints
@@ -19,6 +21,9 @@ from dragoman.sign_in.provider import Provider
 from dragoman.sign_in.sign_ins import InvalidGrant, NotAllowed, Opened
 from dragoman.sign_in.tokens import digest
 from dragoman.storage.encryption import AesGcmCipher
+
+_MOST_SESSIONS = 1024
+"""Sessions of the dashboard of which a worker remembers that it asked about them just now."""
 
 
 class SignInEndpoints:
@@ -37,6 +42,7 @@ class SignInEndpoints:
         self.tokens = self._context.tokens
         self._programs = ProgramEndpoints(self._context)
         self._pages = PageEndpoints(self._context, wrong_codes)
+        self._confirmed = PerMinute(_MOST_SESSIONS)
 
     def handlers(self) -> dict[str, Mapping[str, Handler]]:
         """What serves each path, by method."""
@@ -49,11 +55,9 @@ class SignInEndpoints:
     async def start(self) -> None:
         """Make sure that there is a signing key, and that the cipher is ready."""
         with suppress(StoreError):
-            context, actor = self._context, Actor("gateway", "gateway")
-            found = await context.sync.ask(
-                lambda store: context.sign_ins_of(store.people, actor).ensure_signing_key(
-                    context.base
-                )
+            context = self._context
+            found = await context.ask(
+                None, lambda sign_ins: sign_ins.ensure_signing_key(context.base)
             )
             context.sync.people.signing_keys |= {key.id: key for key in found}
 
@@ -73,19 +77,38 @@ class SignInEndpoints:
         await self._context.sync.exchanged()
         return opened
 
-    async def dashboard_role(self, session: str) -> tuple[str, Role] | None:
+    async def dashboard_role(self, id: str) -> tuple[str, Role] | None:
         """The name and the role of whoever has a session of the dashboard; None if it has ended, or
-        the person has none."""
+        the person has none. The provider is asked about the person as often as about those whose
+        programs have a session."""
         people = self._context.sync.people
-        found = people.session(session)
-        if found is None:
+        session = people.session(id)
+        if session is None:
             await self._context.sync.exchanged()  # it may have begun at another worker
-            found = people.session(session)
-        person = None if found is None else people.person(found.person)
-        rule = None if person is None else people.rule_for(person)
-        if person is None or rule is None or rule.role is None or not rule.enabled:
+            session = people.session(id)
+        person = None if session is None else people.person(session.person)
+        if session is None or person is None:
+            return None
+        if time.time() - session.renewed >= self._context.settings.token_s and not (
+            self._confirmed.count(id, 1)
+        ):
+            try:
+                person = await self._confirm(id) or person
+            except InvalidGrant:
+                return None
+        rule = people.rule_for(person)
+        if rule is None or rule.role is None or not rule.enabled:
             return None
         return person.name, rule.role
+
+    async def _confirm(self, id: str) -> StoredPerson | None:
+        """The person of a session, if the provider was asked, and answered.
+
+        Raises:
+            InvalidGrant: the session has ended.
+        """
+        asking = await self._context.quietly(None, lambda sign_ins: sign_ins.begin_confirming(id))
+        return None if asking is None else await self._context.confirmed(None, id, asking)
 
     async def end_dashboard(self, incoming: IncomingRequest, session: str) -> None:
         """End a session of the dashboard."""

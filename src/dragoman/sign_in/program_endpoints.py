@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from dragoman.accounts.store import StoreError
 from dragoman.audit import Actor
@@ -18,11 +19,7 @@ from dragoman.protocols.base import to_json
 from dragoman.sign_in import tokens
 from dragoman.sign_in.base import NO_STORE, EndpointContext, Form, Handler, needed, refuse
 from dragoman.sign_in.grants import CLIENTS, CODE_S, INTERVAL_S
-from dragoman.sign_in.key_sets import ProviderAway
-from dragoman.sign_in.provider import ProviderRefuses
-from dragoman.sign_in.sign_ins import Asking, Busy, InvalidGrant, NotAllowed, Opened
-
-_log = logging.getLogger("dragoman.gateway")
+from dragoman.sign_in.sign_ins import Busy, InvalidGrant, NotAllowed, Opened
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 METADATA_PATH: Final = "/.well-known/oauth-authorization-server"
@@ -146,31 +143,12 @@ class ProgramEndpoints:
             else:
                 self._store_failing_since = None
                 if asking is not None:
-                    opened = await self._confirmed(incoming, opened, asking)
+                    person = await self._context.confirmed(incoming, opened.session.id, asking)
+                    opened = replace(opened, person=person or opened.person)
         except InvalidGrant as error:
             refuse(incoming, 401, "invalid_grant", str(error))
             return
         await self._give(incoming, opened)
-
-    async def _confirmed(self, incoming: IncomingRequest, opened: Opened, asking: Asking) -> Opened:
-        """What was opened, once the provider has confirmed its person, or cannot.
-
-        Raises:
-            InvalidGrant: the person may not sign in any more.
-        """
-        context, id = self._context, opened.session.id
-        try:
-            granted = await context.provider.renew(asking.granted)
-        except ProviderRefuses as error:
-            reason = str(error)
-            await context.quietly(incoming, lambda sign_ins: sign_ins.end(id, "refuse refresh"))
-            raise InvalidGrant(reason) from None
-        except ProviderAway as error:
-            _log.warning("the identity provider cannot be asked about a person: %s", error)
-            await context.quietly(incoming, lambda sign_ins: sign_ins.unconfirmed(id))
-            return opened
-        person = await context.quietly(incoming, lambda sign_ins: sign_ins.renewed(id, granted))
-        return opened if person is None else Opened(opened.session, person, opened.refresh_token)
 
     def _from_memory(self, token: str) -> Opened:
         """What a refresh token gives while the store cannot be used: an access token, and itself.

@@ -354,21 +354,51 @@ class SignIns:
             raise InvalidGrant("its session was not used for too long")
         self._check_refresh(session, person)
         following = tokens.next_refresh_token(session.id, kept.key, token)
-        asking = None
         if tokens.digest(token) == session.refresh:
             session = replace(
                 session, refresh=tokens.digest(following), former=session.refresh, rotated=now
             )
-        confirmed = abs(now - session.renewed) < _CONFIRMED_S and session.failing is None
-        if not confirmed and not 0 <= session.asking - now <= _ASKING_S:
-            if kept.provider is not None:
-                session = replace(session, asking=now + _ASKING_S)
-                asking = Asking(Granted(identity=person.identity, provider=kept.provider))
-            elif now - session.signed_in > self._settings.max_login_age_s:
-                self._end(session, "refuse refresh")
-                raise InvalidGrant("the sign-in is too long ago")
+        session, asking = self._asked(session, person, kept, now)
         self._store.save_session(session)
         return Opened(session, person, following), asking
+
+    def begin_confirming(self, id: str) -> Asking | None:
+        """That the provider has to be asked about a session of the dashboard; None if it need not.
+
+        Raises:
+            InvalidGrant: the session has ended, or ends now.
+        """
+        with self._store.deciding():
+            try:
+                session, person = self._living(id)
+                self._check_refresh(session, person)
+                kept = self.secrets_of(session)
+                session, asking = self._asked(session, person, kept, self._clock())
+                self._store.save_session(session)
+                return asking
+            except InvalidGrant as error:
+                refused = error
+        raise refused
+
+    def _asked(
+        self, session: StoredSession, person: StoredPerson, kept: SessionSecrets, now: float
+    ) -> tuple[StoredSession, Asking | None]:
+        """A session whose person is to be confirmed, and how the provider is asked if it was not
+        just now and nobody else does.
+
+        Raises:
+            InvalidGrant: there is nothing to ask it by, and the sign-in is too long ago.
+        """
+        confirmed = abs(now - session.renewed) < _CONFIRMED_S and session.failing is None
+        if confirmed or 0 <= session.asking - now <= _ASKING_S:
+            return session, None
+        if kept.provider is not None:
+            granted = Granted(identity=person.identity, provider=kept.provider)
+            return replace(session, asking=now + _ASKING_S), Asking(granted)
+        if now - session.signed_in > self._settings.max_login_age_s:
+            self._end(session, "refuse refresh")
+            raise InvalidGrant("the sign-in is too long ago")
+        return session, None
 
     def read_session(
         self, find: Callable[[str], StoredSession | None], token: str

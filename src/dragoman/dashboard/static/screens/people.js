@@ -1,6 +1,6 @@
 /** People who signed in with the company's account, and their sessions. */
 import { html } from "../lib/html.js";
-import { encoded, get, isAdmin, post } from "../lib/api.js";
+import { encoded, get, isAdmin, send } from "../lib/api.js";
 import { count, printable } from "../lib/format.js";
 import { useFetched } from "../lib/hooks.js";
 import { withQuery } from "../lib/navigation.js";
@@ -12,7 +12,8 @@ import { notify, notifyError } from "../components/toast.js";
 
 const POLL_MS = 5_000;
 
-/** @typedef {(path: string, done: string, body?: unknown) => void} Change */
+/** @typedef {(path: string, done: string, body?: unknown,
+ *   method?: "POST" | "DELETE") => void} Change */
 
 /** @param {string | null} time */
 const timeText = (time) => (time ? formatTime(Number(unixTime(time))) : "never");
@@ -31,9 +32,9 @@ export function People({ name }) {
     { every: POLL_MS },
   );
   /** @type {Change} */
-  const change = async (path, done, body = {}) => {
+  const change = async (path, done, body = {}, method = "POST") => {
     try {
-      await post(path, body);
+      await send(method, path, method === "POST" ? body : undefined);
       notify(done);
     } catch (refusal) {
       notifyError(refusal.message);
@@ -118,6 +119,15 @@ const personActions = ({ name, state, sessions }, change) => html`
             Disable
           </button>
         `
+    }
+    ${
+      sessions === 0 &&
+      html`
+        <button class="link"
+          onClick=${() => change(pathOf(name), "The person was removed.", undefined, "DELETE")}>
+          Remove
+        </button>
+      `
     }
   </span>
 `;
