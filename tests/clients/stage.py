@@ -16,6 +16,7 @@ from dragoman.config import (
     Client,
     Config,
     OwnPrice,
+    RequestCheck,
     Route,
     Secret,
     Server,
@@ -124,6 +125,7 @@ def playing(
     options: Options = Options(),  # noqa: B008 -- frozen
     websocket: Literal["off", "on"] = "off",
     connections: WebSocket = WebSocket(),  # noqa: B008 -- frozen
+    request_check: RequestCheck | None = None,
 ) -> Iterator[Stage]:
     """A gateway before `simulator` as an upstream of that kind, with so many accounts, whose keys
     begin with `key`, and a store in the file `store`, while the context lasts. `limits` are those
@@ -149,6 +151,7 @@ def playing(
         routes=(Route(match="*", upstream=kind, options=options),),
         options=options,
         websocket=connections,
+        request_check=request_check,
         storage=Storage(path=None if store is None else str(store)),
     )
     lines: list[dict[str, Any]] = []

@@ -349,7 +349,16 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                     rate("dragoman_webhook_alerts_total", "result", chosen=JOB),
                     "alerts, {{result}}",
                 ),
+                Query(
+                    rate("dragoman_agent_telemetry_total", "result", chosen=JOB),
+                    "telemetry of agents, {{result}}",
+                ),
             ),
+        ),
+        one(
+            "Request checks",
+            rate("dragoman_request_checks_total", "result", chosen=JOB),
+            "{{result}}",
         ),
         one(
             "Refused tokens",
@@ -473,6 +482,13 @@ RULES: tuple[Alert, ...] = (
         15,
         "info",
         "Traces do not reach the collector.",
+    ),
+    Alert(
+        "DragomanRequestsUnchecked",
+        'sum(increase(dragoman_request_checks_total{result="failed"}[5m])) > 0',
+        5,
+        "critical",
+        "The check of requests does not answer: they are blocked, or pass unchecked.",
     ),
     Alert(
         "DragomanGone",

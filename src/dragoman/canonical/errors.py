@@ -15,6 +15,7 @@ class FaultKind(StrEnum):
 
     INVALID_REQUEST = "invalid_request"
     CONTEXT_TOO_LONG = "context_too_long"
+    POLICY_BLOCKED = "policy_blocked"
     UNAUTHENTICATED = "unauthenticated"
     PAYMENT_REQUIRED = "payment_required"
     FORBIDDEN = "forbidden"

@@ -86,6 +86,12 @@ def errors(config: Config) -> Iterator[Fault]:
         yield from _fallbacks(route, [entry.name for entry in config.upstreams], index)
     if config.webhook.url is not None:
         yield from _secret_url(config.webhook.url, ("webhook", "url"), ("http", "https"))
+    if config.request_check is not None:
+        place = ("request_check", "url")
+        yield from _secret_url(config.request_check.url, place, ("http", "https"))
+    if config.telemetry.forward_to is not None:
+        place = ("telemetry", "forward_to")
+        yield from _secret_url(config.telemetry.forward_to, place, ("http", "https"))
     yield from _search(config)
     yield from _file_names(config)
     yield from _storage(config.storage)

@@ -47,12 +47,14 @@ from dragoman.config.settings import (
     OwnPrice,
     Pricing,
     Probe,
+    RequestCheck,
     RequestLogSettings,
     Route,
     Search,
     Server,
     Storage,
     Team,
+    Telemetry,
     Timeouts,
     Traces,
     Upstream,
@@ -95,9 +97,11 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[request_log]`", RequestLogSettings),
     ("`[webhook]`", Webhook),
     ("`[search]`", Search),
+    ("`[request_check]`", RequestCheck),
     ("`[pricing]`", Pricing),
     ("`[[prices]]`", OwnPrice),
     ("`[traces]`", Traces),
+    ("`[telemetry]`", Telemetry),
 )
 
 _INTRODUCTION: Final = """\

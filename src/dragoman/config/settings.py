@@ -718,6 +718,32 @@ class Search(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pages that the model is given of each search, with their excerpts."""
 
 
+class RequestCheck(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A check of your own that each request passes before it is sent to an upstream: see
+    [request checks](request-checks.md). Absent: there is none."""
+
+    url: Secret
+    """Where a request is sent as JSON, `{path, query, headers, body}`, without its credentials. The
+    answer is JSON, `{block, reason, rule_id, body}`. A reference is resolved, since the URL may
+    contain a token."""
+    timeout_ms: Annotated[int, Meta(ge=1, le=60_000)] = 2000
+    """Milliseconds within which it has to answer."""
+    fail: Literal["closed", "open"] = "closed"
+    """What becomes of a request that could not be checked: `closed` blocks it, `open` lets it
+    pass."""
+
+
+class Telemetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Telemetry of agents (OpenTelemetry over HTTP), which every client may send to `/v1/metrics`,
+    `/v1/logs` and `/v1/traces`: see [people](people.md#telemetry). The gateway's own traces are in
+    `[traces]`."""
+
+    forward_to: Secret | None = None
+    """Address of a collector, such as `http://127.0.0.1:4318`, which is sent what comes, as it is
+    but for the client's key. A reference is resolved, since it may contain a token. Absent: what
+    comes is discarded."""
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
@@ -740,6 +766,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pricing: Pricing = Pricing()
     traces: Annotated[Traces, RESTART] = Traces()
     search: Search = Search()
+    request_check: RequestCheck | None = None
+    telemetry: Telemetry = Telemetry()
     prices: tuple[OwnPrice, ...] = ()
 
     def upstream(self, name: str) -> Upstream:

@@ -136,6 +136,15 @@ def take_key(incoming: IncomingRequest, endpoint: Endpoint) -> None:
     incoming.query = b"&".join(kept)
 
 
+def query_without_keys(query: bytes) -> bytes:
+    """The query without the parameters in which clients of any protocol send keys."""
+    secret = {codec.endpoint.key_parameter.encode() for codec in CODECS.values()}
+    parts = query.split(b"&")
+    return b"&".join(
+        part for part in parts if unquote_to_bytes(part.partition(b"=")[0]) not in secret
+    )
+
+
 def without_keys(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """The headers in which no client sends a secret that every client may send."""
     own, of_clouds = _key_headers(tuple(CODECS))
@@ -143,7 +152,8 @@ def without_keys(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     return {name: value for name, value in headers.items() if name not in secret}
 
 
-_SECRET_HEADERS = (b"authorization", b"proxy-authorization", b"cookie")
+_SECRET_HEADERS = (b"authorization", b"proxy-authorization", b"cookie", b"sec-websocket-protocol")
+"""Browsers' SDKs put keys into the last."""
 
 
 @lru_cache(maxsize=8)

@@ -15,6 +15,10 @@ _log = logging.getLogger("dragoman.gateway")
 
 Headers = list[tuple[bytes, bytes]]
 
+_FINAL = (FaultKind.PAYMENT_REQUIRED, FaultKind.UNAUTHENTICATED, FaultKind.POLICY_BLOCKED)
+"""Kinds after which clients are told not to try again. The first has the status 429, which by
+itself asks SDKs to come again; of the others Claude Code otherwise speaks only after retries."""
+
 
 def fault_of(error: BaseException, request_id: str) -> Fault:
     """What a client may see of `error`. Where something unexpected came from is logged, but not
@@ -50,8 +54,6 @@ def rendered(
     if fault.retry_after is not None:
         # Whole seconds: that is all the header allows (RFC 9110, section 10.2.3).
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(fault.retry_after))))
-    if fault.kind in (FaultKind.PAYMENT_REQUIRED, FaultKind.UNAUTHENTICATED):
-        # The former has the status 429, which by itself asks SDKs to come again. Of a refused key,
-        # Claude Code otherwise speaks after minutes of retries.
+    if fault.kind in _FINAL:
         headers.append((b"x-should-retry", b"false"))
     return shown.status, escape(to_json(shown.body)), headers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from io import BytesIO
 from typing import Any, Protocol
 
@@ -174,6 +174,16 @@ class Received(Struct, frozen=True, eq=False):
         return cls("POST", path, b"", headers, address, read_once, sink, continuation)
 
 
+CheckBody = Callable[["IncomingRequest", bytes, int], Awaitable[bytes]]
+"""Checks the body of a request, which may have so many bytes. Returns the body to read instead."""
+
+
+def is_json(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a body is declared as JSON, or not declared."""
+    media = headers.get(b"content-type", b"application/json").partition(b";")[0].strip().lower()
+    return media.endswith((b"/json", b"+json"))
+
+
 class IncomingRequest:
     """One request of a client, and the ways to answer it.
 
@@ -183,14 +193,15 @@ class IncomingRequest:
     `lines` and `shared` are the headers of every answer: lines that are known to be valid, and
     pairs that are still to be checked. `status` is that of the answer, 0 before there is one,
     `answered` when it began, on the clock of `time.perf_counter`; `ended` says that it is whole.
-    `observer`, where it is set, sees the answer. `is_moved`: it is answered anew, by another
-    process.
+    `observer`, where it is set, sees the answer. `check`, where it is set, is given the body that
+    was received, and returns the one to read. `is_moved`: it is answered anew, by another process.
     """
 
     __slots__ = (
         "_received",
         "address",
         "answered",
+        "check",
         "clock",
         "codec",
         "continuation",
@@ -222,6 +233,7 @@ class IncomingRequest:
         self.sink = received.sink
         self.observer: ReplyObserver | None = None
         self._received = received
+        self.check: CheckBody | None = None
         self.clock = clock
         self.codec = codec
         self.operation = operation
@@ -254,37 +266,49 @@ class IncomingRequest:
         return is_here(self.address) and not self.headers.keys() & _FORWARDED
 
     async def body(self, limit: int) -> bytes:
-        """The whole body, decompressed.
+        """The whole body, decompressed, and checked where there is a check.
 
         Raises:
             DragomanError: TOO_LARGE beyond `limit` bytes, UNSUPPORTED_MEDIA_TYPE for an encoding
                 that is unsupported, INVALID_REQUEST for one that is broken, REQUEST_TIMEOUT,
-                OVERLOADED where there is no memory for it.
+                OVERLOADED where there is no memory for it, POLICY_BLOCKED by the check.
             ClientGone: the client left.
         """
         encoding = self.headers.get(b"content-encoding")
         unpacker = None if encoding is None else _unpacker(encoding)
-        try:
-            body = await self._received.read_body(limit)
-        except BodyRefused as refused:
-            raise _refused_body(refused.problem, limit) from None
+        body = await self.received_body(limit)
         if unpacker is not None:
             body = await self._unpacked(body, limit, unpacker)
         if len(body) > _SMALL:
             # It is in memory twice: as it came, and as it is sent upstream.
             self.reserve(len(body))
-        return body
+        return body if self.check is None else await self.check(self, body, limit)
+
+    async def received_body(self, limit: int) -> bytes:
+        """The whole body as it came, neither decompressed nor checked.
+
+        Raises:
+            DragomanError: TOO_LARGE beyond `limit` bytes, REQUEST_TIMEOUT.
+            ClientGone: the client left.
+        """
+        try:
+            return await self._received.read_body(limit)
+        except BodyRefused as refused:
+            raise _refused_body(refused.problem, limit) from None
 
     @property
     def length(self) -> int:
         """The bytes of the body, as declared; -1 if they are not."""
         if b"transfer-encoding" in self.headers or self._received.pipe_body is None:
             return -1
+        if self.check is not None and is_json(self.headers):
+            return -1
         return int(self.headers.get(b"content-length", b"0"))
 
     async def pipe(self, sink: BodySink, limit: int) -> bool:
         """Give the body to `sink` as it comes, in its content encoding, piece by piece: until
-        `sink` returns False (then True), or has had all (then False). Instead of `body`.
+        `sink` returns False (then True), or has had all (then False). Instead of `body`. JSON that
+        is to be checked comes whole and decompressed.
 
         Raises:
             DragomanError: TOO_LARGE beyond `limit` bytes, INVALID_REQUEST, REQUEST_TIMEOUT if
@@ -292,6 +316,13 @@ class IncomingRequest:
             ClientGone: the client left.
             Exception: `sink`'s own.
         """
+        if self.check is not None and is_json(self.headers):
+            body = await self.body(limit)
+            self.check = None
+            return bool(body) and not sink(body)
+        if self.check is not None:
+            await self.check(self, b"", limit)
+            self.check = None
         try:
             if self._received.pipe_body is not None:
                 return await self._received.pipe_body(sink, limit)

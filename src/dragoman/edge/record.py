@@ -43,6 +43,7 @@ _CALLERS_ERRORS = frozenset(
         CLIENT_GONE,
         FaultKind.INVALID_REQUEST,
         FaultKind.CONTEXT_TOO_LONG,
+        FaultKind.POLICY_BLOCKED,
         FaultKind.NOT_FOUND,
         FaultKind.MODEL_NOT_FOUND,
         FaultKind.METHOD_NOT_ALLOWED,
@@ -226,9 +227,11 @@ class Record(Struct, eq=False):
 
     def fail(self, fault: Fault) -> None:
         """Record the error of the request. Its message is recorded if it is the gateway's own: that
-        of an upstream might repeat a prompt."""
+        of an upstream, or of the operator's check, might repeat a prompt."""
         self.error = fault.kind
-        if not self.attempts:
+        if fault.kind is FaultKind.POLICY_BLOCKED:
+            self.refusal = (fault.details or {}).get("rule_id", "")
+        elif not self.attempts:
             self.refusal = fault.message
 
     def blame_last(self) -> None:

@@ -109,6 +109,7 @@ class RequestRecorder:
             and not record.deferred
             and record.caller
             and (name is path or record.model)
+            and name not in UNRECORDED
         ):
             self._charge(now, name, record, seconds, metered=metered)
 

@@ -98,6 +98,7 @@ _UNAVAILABLE = "service_unavailable_error"
 FORMS: Mapping[FaultKind, Form] = {
     FaultKind.INVALID_REQUEST: Form(400, _INVALID, "invalid_request", optional=True),
     FaultKind.CONTEXT_TOO_LONG: Form(400, _INVALID, "context_length_exceeded"),
+    FaultKind.POLICY_BLOCKED: Form(400, _INVALID, "policy_blocked"),
     FaultKind.UNAUTHENTICATED: Form(401, _INVALID, "invalid_api_key"),
     FaultKind.PAYMENT_REQUIRED: Form(429, "insufficient_quota", "insufficient_quota"),
     FaultKind.FORBIDDEN: Form(403, "permission_error", "permission_denied", optional=True),

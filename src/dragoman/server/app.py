@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -340,7 +340,8 @@ class Gateway:
         caller: Caller,
         record: Record,
     ) -> Awaitable[None]:
-        """What answers a request of a caller: `handler`, to be awaited at once.
+        """What answers a request of a caller: `handler`, to be awaited at once. What it reads of a
+        body, the operator has checked.
 
         Raises:
             DragomanError: not for this caller, or not now.
@@ -350,6 +351,8 @@ class Gateway:
             message = f"This API key may not be used for {incoming.path[:200]}."
             raise refusal(FaultKind.FORBIDDEN, message, code="path_not_allowed")
         if incoming.method == "POST":
+            if now.request_check is not None:
+                incoming.check = partial(now.request_check.check, caller.name)
             if not route.takes_any:
                 check_content_type(incoming.headers.get(b"content-type"))
             if self._serving >= now.config.server.max_concurrent:

@@ -19,6 +19,7 @@ from dragoman.endpoints.faces import FACES
 from dragoman.endpoints.table import PATHS, Place, place_of
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Operation
+from dragoman.server import telemetry
 from dragoman.server.models import ModelEndpoints
 from dragoman.server.services import Generation
 
@@ -74,6 +75,10 @@ class Routes:
         for path, place in PATHS.items():
             self.fixed[path] = self._endpoint(place)
         self.fixed[own_usage.PATH] = _reading(services.own_usage.serve, None)
+        for path in telemetry.PATHS:
+            self.fixed[path] = Route(
+                {"POST": services.telemetry.serve}, for_all=True, takes_any=True
+            )
         self.fixed["/v1/key"] = _reading(SelfService(services.limits).key, None)
         if services.sign_in is not None:
             for path, methods in services.sign_in.handlers().items():

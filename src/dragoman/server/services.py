@@ -65,6 +65,7 @@ from dragoman.server.configured import (
 )
 from dragoman.server.count import Counter
 from dragoman.server.models import Catalogue, fetch_models
+from dragoman.server.telemetry import TelemetryEndpoint, TelemetryForwarder
 from dragoman.serving.account_slots import AccountSlots
 from dragoman.serving.affinity import ForeignReasoning
 from dragoman.serving.attribution import Attributor
@@ -98,6 +99,7 @@ from dragoman.upstream.client import UpstreamClient
 if TYPE_CHECKING:
     from dragoman.admin.server import Admin
     from dragoman.server.administration import Administration
+    from dragoman.serving.request_check import RequestChecker
     from dragoman.sign_in.endpoints import SignInEndpoints
     from dragoman.sign_in.issuers import JwtIssuers
 
@@ -108,7 +110,8 @@ class Generation(Struct, frozen=True, kw_only=True):
     """What one configuration is made into: all that is prepared of it, once. A request takes it at
     its start, and ends on it, whatever is served meanwhile. `number` counts the configurations of
     this gateway, from 1. `admin` is None if there is no administration, `sign_in` if people cannot
-    sign in, `jwt_issuers` if no tokens of others are taken."""
+    sign in, `jwt_issuers` if no tokens of others are taken, `request_check` if the operator has no
+    check of requests."""
 
     number: int
     config: Config
@@ -119,6 +122,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     prices: Prices
     limits: Limits
     exchange: Exchange
+    telemetry: TelemetryEndpoint
     stored: StoredResponses
     counter: Counter
     catalogue: Catalogue
@@ -127,6 +131,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     admin: Admin | None = None
     sign_in: SignInEndpoints | None = None
     jwt_issuers: JwtIssuers | None = None
+    request_check: RequestChecker | None = None
 
 
 class Services:
@@ -235,6 +240,7 @@ class Services:
             None if self.request_log is None else self.request_log.add,
         )
         self._own_usage = OwnUsage(self.account_sync)
+        self._forwarder = TelemetryForwarder(self.client, metrics.telemetry_forwarded)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
         self._follow_people(self.generation, self.generation)
@@ -404,6 +410,8 @@ class Services:
             ),
             sign_in=sign_in,
             jwt_issuers=jwt_issuers,
+            request_check=self._request_check(config),
+            telemetry=TelemetryEndpoint(config.telemetry, self._forwarder),
         )
         if not config.admin.is_served:
             return generation
@@ -444,6 +452,13 @@ class Services:
 
         count = self.metrics.refused_token
         return JwtIssuers(config.jwt_issuers, self.client, self.keys, count)
+
+    def _request_check(self, config: Config) -> RequestChecker | None:
+        if config.request_check is None:
+            return None
+        from dragoman.serving.request_check import RequestChecker
+
+        return RequestChecker(config.request_check, self.client, self.metrics.checked)
 
     def _follow_people(self, generation: Generation, former: Generation) -> None:
         """Let those in who have signed in, by the rules of a configuration."""
@@ -561,6 +576,7 @@ class Services:
         await self.prober.close()
         await self.alerts.close()
         await self.background.aclose()
+        await self._forwarder.close()
         await self.client.aclose()
         if self.responses is not None:
             await self.responses.aclose()

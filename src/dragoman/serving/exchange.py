@@ -698,7 +698,8 @@ def _socket_use(context: RequestContext) -> SocketUse | None:
     known = keys.aliases[0] if keys.aliases else keys.lookup
     digests = digest(context.caller.name, upstream.name, "websocket", known)
     use = SocketUse(digests, turn, upstream.websocket == "on", context.incoming.reserve)
-    if continuation is None or not context.call.passes_through:
+    if continuation is None or not context.call.passes_through or context.incoming.check:
+        # Further input for a response that is being made would not be checked.
         return use
     on_input = _ignore if context.recorder is None else context.recorder.added
     return replace(use, on_begin=partial(continuation.can_add, on_input))

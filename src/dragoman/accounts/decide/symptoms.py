@@ -68,6 +68,7 @@ def symptom_of_answer(
 _STATUS_OF_KIND = {
     FaultKind.INVALID_REQUEST: 400,
     FaultKind.CONTEXT_TOO_LONG: 400,
+    FaultKind.POLICY_BLOCKED: 400,
     FaultKind.UNAUTHENTICATED: 401,
     FaultKind.PAYMENT_REQUIRED: 402,
     FaultKind.FORBIDDEN: 403,

@@ -178,6 +178,8 @@ class Counts(Struct):
     credentials: dict[str, int] = field(default_factory=dict)
     alerts: dict[str, int] = field(default_factory=dict)
     refused_tokens: dict[str, int] = field(default_factory=dict)
+    checked: dict[str, int] = field(default_factory=dict)
+    agent_telemetry: dict[str, int] = field(default_factory=dict)
     traces: dict[str, int] = field(default_factory=dict)
     logged: dict[str, int] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
@@ -211,6 +213,8 @@ class Counts(Struct):
             (self.credentials, other.credentials),
             (self.alerts, other.alerts),
             (self.refused_tokens, other.refused_tokens),
+            (self.checked, other.checked),
+            (self.agent_telemetry, other.agent_telemetry),
             (self.traces, other.traces),
             (self.logged, other.logged),
             (self.limits, other.limits),

@@ -496,6 +496,23 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         ),
     ),
     Family(
+        "dragoman_request_checks_total",
+        "counter",
+        "Requests that `[request_check]` was asked about: passed, changed, blocked, or failed.",
+        ("result",),
+        lambda now: (((result,), number) for result, number in sorted(now.counts.checked.items())),
+    ),
+    Family(
+        "dragoman_agent_telemetry_total",
+        "counter",
+        "Exports of agents for the collector of `[telemetry]`: sent, failed, or dropped because "
+        "too much waited.",
+        ("result",),
+        lambda now: (
+            ((result,), number) for result, number in sorted(now.counts.agent_telemetry.items())
+        ),
+    ),
+    Family(
         "dragoman_traces_total",
         "counter",
         "Traced requests: sent, failed, or dropped because the queue was full.",

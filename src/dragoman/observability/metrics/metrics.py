@@ -247,6 +247,15 @@ class Metrics:
         """Count one token of a JWT issuer that is refused."""
         one_more(self.counts.refused_tokens, reason)
 
+    def checked(self, result: str) -> None:
+        """Count one request that the operator's check was asked about: `passed`, `changed`,
+        `blocked` or `failed`."""
+        one_more(self.counts.checked, result)
+
+    def telemetry_forwarded(self, result: str) -> None:
+        """Count one export of an agent: `sent`, `failed` or `dropped`."""
+        one_more(self.counts.agent_telemetry, result)
+
     def traced(self, result: str, requests: int) -> None:
         """Count the result of the traces of `requests`: `sent`, `failed` or `dropped`. Each
         result is counted by one thread only."""

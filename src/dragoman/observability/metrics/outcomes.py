@@ -5,8 +5,12 @@ from __future__ import annotations
 from dragoman.canonical.errors import FaultKind
 from dragoman.edge.record import CLIENT_GONE, AtFault
 
-UNRECORDED = frozenset({"/admin", "/ui", "/", "/healthz", "/readyz", "/metrics"})
-"""Routes of operators and their tools: in no time series and not in the request log."""
+TELEMETRY = ("/v1/metrics", "/v1/logs", "/v1/traces")
+"""Paths at which agents send their telemetry."""
+
+UNRECORDED = frozenset({"/admin", "/ui", "/", "/healthz", "/readyz", "/metrics", *TELEMETRY})
+"""Routes of operators and their tools, and of telemetry: in no time series, in no usage, and not in
+the request log."""
 
 ANSWERED, CLIENTS_FAULT, LIMITED, FAILED, LEFT = range(5)
 _BAD, _SERVER_ERROR = 400, 500

@@ -25,6 +25,7 @@ from dragoman.sse import encode
 _SHOWN: dict[FaultKind, tuple[int, str]] = {
     FaultKind.INVALID_REQUEST: (400, "invalid_request_error"),
     FaultKind.CONTEXT_TOO_LONG: (400, "invalid_request_error"),
+    FaultKind.POLICY_BLOCKED: (400, "policy_blocked"),
     FaultKind.UNAUTHENTICATED: (401, "authentication_error"),
     FaultKind.PAYMENT_REQUIRED: (402, "billing_error"),
     FaultKind.FORBIDDEN: (403, "permission_error"),

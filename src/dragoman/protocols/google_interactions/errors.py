@@ -34,6 +34,7 @@ FILTERED: Final = "content_filter"
 _SHOWN: Final[dict[FaultKind, tuple[int, str]]] = {
     FaultKind.INVALID_REQUEST: (400, "invalid_request"),
     FaultKind.CONTEXT_TOO_LONG: (400, "invalid_request"),
+    FaultKind.POLICY_BLOCKED: (400, "invalid_request"),
     FaultKind.UNAUTHENTICATED: (401, "authentication"),
     FaultKind.PAYMENT_REQUIRED: (429, "quota_exceeded"),
     FaultKind.FORBIDDEN: (403, "permission_denied"),

@@ -17,6 +17,7 @@ from dragoman.protocols.retrying import BROKEN_CODES, OVERLOADED_TYPE, worded_fo
 _FAILED_AS = {
     FaultKind.INVALID_REQUEST: "invalid_prompt",
     FaultKind.CONTEXT_TOO_LONG: "context_length_exceeded",
+    FaultKind.POLICY_BLOCKED: "invalid_prompt",
     FaultKind.PAYMENT_REQUIRED: "insufficient_quota",
     FaultKind.RATE_LIMITED: "rate_limit_exceeded",
     FaultKind.OVERLOADED: "server_is_overloaded",
