@@ -13,12 +13,13 @@ from dragoman.config.limits import Limit
 from dragoman.endpoints.members import replaced
 from dragoman.endpoints.table import PATHS, ROWS, place_of
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability.metrics.outcomes import TELEMETRY
 from dragoman.protocols import CODECS
 from dragoman.server.routes import Routes
 from tests.endpoints.serving import REQUESTS, config, post, serving, upstream
 from tests.gateway.http import call
 
-OF_THE_GATEWAY = {"/v1/usage", "/v1/key", "/", "/healthz", "/readyz", "/metrics"}
+OF_THE_GATEWAY = {"/v1/usage", "/v1/key", "/", "/healthz", "/readyz", "/metrics", *TELEMETRY}
 """Routes of the gateway's own, which call no upstream."""
 
 

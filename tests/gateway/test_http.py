@@ -191,7 +191,7 @@ def test_a_wrong_method_is_a_405(gateway: RunningGateway, api: str, method: str)
 
 
 def test_an_unknown_path_is_a_404_in_the_clients_shape(gateway: RunningGateway) -> None:
-    answer = call(gateway.base_url, "POST", "/v1/embeddings", {})
+    answer = call(gateway.base_url, "POST", "/v1/embedding", {})
     assert answer.status == 404
     error_of("chat", answer)
     version = {"anthropic-version": "2026-10-21"}
