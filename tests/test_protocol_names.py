@@ -66,7 +66,6 @@ REASONS = {
     "demo.py": "the demo shows four models, each on the simulator's upstream of one protocol",
     "server/app.py": "the CORS headers that browsers were promised, letter by letter",
     "server/testing.py": "the base URL as SDKs of OpenAI want it",
-    "server/services.py": "the route under which a response made in the background is logged",
     "observability/traces/conventions.py": "hosts of services, and the conventions' names",
     "lab/prices/litellm.py": "providers' names in a list of prices, which is of services",
     "observability/request_log/rows.py": "names of clients, by what their user agents begin with",

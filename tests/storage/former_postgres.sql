@@ -67,3 +67,11 @@ CREATE TABLE signing_keys (id TEXT COLLATE "C", version BIGINT NOT NULL, created
 CREATE INDEX signing_keys_version ON signing_keys (version)
 -- 6
 CREATE TABLE credentials ( name TEXT COLLATE "C" PRIMARY KEY, sealed BYTEA NOT NULL )
+-- 7
+ALTER TABLE kept_elsewhere ADD COLUMN kind TEXT COLLATE "C" NOT NULL DEFAULT ''
+ALTER TABLE kept_elsewhere ADD COLUMN created DOUBLE PRECISION NOT NULL DEFAULT 0
+ALTER TABLE kept_elsewhere ADD COLUMN details TEXT COLLATE "C" NOT NULL DEFAULT '{}'
+ALTER TABLE kept_elsewhere ADD COLUMN due DOUBLE PRECISION
+CREATE INDEX kept_elsewhere_named ON kept_elsewhere (name) WHERE kind <> ''
+CREATE INDEX kept_elsewhere_listed ON kept_elsewhere (owner, kind, created, name) WHERE kind <> ''
+CREATE INDEX kept_elsewhere_due ON kept_elsewhere (due) WHERE due IS NOT NULL

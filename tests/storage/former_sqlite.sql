@@ -92,3 +92,11 @@ CREATE TABLE signing_keys (id TEXT, version INTEGER NOT NULL, created REAL NOT N
 CREATE INDEX signing_keys_version ON signing_keys (version)
 -- 15
 CREATE TABLE credentials ( name TEXT PRIMARY KEY, sealed BLOB NOT NULL ) WITHOUT ROWID
+-- 16
+ALTER TABLE kept_elsewhere ADD COLUMN kind TEXT NOT NULL DEFAULT ''
+ALTER TABLE kept_elsewhere ADD COLUMN created REAL NOT NULL DEFAULT 0
+ALTER TABLE kept_elsewhere ADD COLUMN details TEXT NOT NULL DEFAULT '{}'
+ALTER TABLE kept_elsewhere ADD COLUMN due REAL
+CREATE INDEX kept_elsewhere_named ON kept_elsewhere (name) WHERE kind <> ''
+CREATE INDEX kept_elsewhere_listed ON kept_elsewhere (owner, kind, created, name) WHERE kind <> ''
+CREATE INDEX kept_elsewhere_due ON kept_elsewhere (due) WHERE due IS NOT NULL

@@ -27,6 +27,7 @@ from dragoman.audit import Actor, Change
 from dragoman.keys.admins import StoredAdmin
 from dragoman.keys.people import Identity, Pending, SigningKey, StoredPerson, StoredSession
 from dragoman.keys.records import StoredKey, StoredSecret, StoredTeam
+from dragoman.storage.bound import BoundId
 from dragoman.storage.migration import move, moved_tables
 from dragoman.storage.postgres.database import PostgresConnection, PostgresDatabase
 from dragoman.storage.postgres.store import PostgresStore
@@ -89,7 +90,7 @@ def fill(path: Path) -> None:
                 response=b"{}", input=Items(b"[]", (f"i{one}",)), background=one % 2 == 0,
             )  # fmt: skip
             responses.put(made, [StoredEvent(0, b"data: \xff\n\n")])
-        responses.save_owner(["r"], "me", "a", NOW)
+        responses.bound.bind([BoundId(name="r", owner="me", account="a", due=NOW)])
 
 
 def contents(database: Database) -> dict[str, list[Any]]:

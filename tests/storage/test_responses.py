@@ -393,23 +393,6 @@ def test_an_item_is_found_as_long_as_one_response_has_it(make: Make, clock: Cloc
     assert store.item("rs_0", "you") is not None
 
 
-def test_where_things_are_kept_is_its_owners_to_know(make: Make, clock: Clock) -> None:
-    store, other = make(), make()
-    store.save_owner(["resp_9", "rs_9"], "me", "acme-1", clock.now + DAY)
-    store.save_owner(["resp_9"], "you", "acme-2", clock.now + DAY)
-    assert other.owning_account("resp_9", "me") == "acme-1"
-    assert other.owning_account("rs_9", "me") == "acme-1"
-    assert other.owning_account("resp_9", "you") == "acme-2"
-    assert other.owning_account("rs_9", "you") is None
-    other.forget_owner("resp_9", "me")
-    assert store.owning_account("resp_9", "me") is None
-    assert store.owning_account("resp_9", "you") == "acme-2"
-    clock.now += 2 * DAY
-    assert store.owning_account("rs_9", "me") is None
-    assert store.sweep(clock.now)
-    assert not store.sweep(clock.now)
-
-
 def test_who_runs_a_background_response_may_die(make: Make, clock: Clock) -> None:
     store = make()
     store.put(turn(0, clock, status="in_progress", background=True))

@@ -160,5 +160,6 @@ def test_a_database_of_a_next_version_is_used_as_it_is(url: str, ahead: int) -> 
 )
 def test_an_upgrade_only_adds(statement: str) -> None:
     """And nothing that the former version, which does not know of it, would have to fill."""
-    added = r"ALTER TABLE \w+ ADD COLUMN \w+ \w+( NOT NULL DEFAULT .+)?"
+    kind = r"\w+( PRECISION| COLLATE \"C\")?"
+    added = rf"ALTER TABLE \w+ ADD COLUMN \w+ {kind}( NOT NULL DEFAULT .+)?"
     assert re.fullmatch(rf"CREATE (TABLE|INDEX) .+|{added}", statement)

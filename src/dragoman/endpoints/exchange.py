@@ -19,6 +19,7 @@ from dragoman.canonical.errors import (
     UpstreamError,
 )
 from dragoman.canonical.usage import Usage
+from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import while_connected
 from dragoman.endpoints.call import EndpointCall
@@ -32,7 +33,14 @@ from dragoman.protocols.numbers import token_count
 from dragoman.serving.answers import read_error
 from dragoman.serving.attempts import Attempts, GaveUp, note_abandoned
 from dragoman.serving.exchange import READ_ON_S, SHUTTING_DOWN
-from dragoman.serving.failures import BODY_PASSED, Failure, failed_call, refused, unusable
+from dragoman.serving.failures import (
+    BODY_PASSED,
+    Failure,
+    failed_call,
+    refused,
+    unusable,
+    without_account,
+)
 from dragoman.serving.limits.use import MOST_OUTPUT
 from dragoman.serving.plan import Plan
 from dragoman.serving.resolver import LONGEST_MODEL
@@ -62,6 +70,7 @@ class EndpointExchange:
 
     def __init__(self, parts: Parts) -> None:
         self.server = parts.server
+        self.parts = parts
         self._plans = parts.plans
         self.upstreams = parts.upstreams
         self._admission = parts.admission
@@ -90,6 +99,10 @@ class EndpointExchange:
             raise unsupported(call, plan)
         call.incoming.options = plan.settings.options
         call.follow(call.plans[0])
+
+    def plan_at(self, caller: Caller, upstream: str) -> Plan:
+        """The plan of a caller's requests to an upstream that name no model."""
+        return self._plans.without_model(caller, upstream)
 
     async def admit(self, call: EndpointCall) -> None:
         """Attribute a call, and reserve for it from the limits of its caller.
@@ -146,10 +159,13 @@ class EndpointExchange:
                     return
                 first = first or gave_up
             assert first is not None
+            fault = first.fault
+            if call.only and not record.attempts:
+                fault = without_account(fault)
             record.blame_last()
             if self.server.retry_headers and record.attempts > 1:
                 call.incoming.shared.append((b"x-should-retry", b"false"))
-            call.fail(first.fault)
+            call.fail(fault)
         except asyncio.CancelledError:
             if not call.incoming.gone and not call.incoming.status:
                 call.fail(SHUTTING_DOWN)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from dragoman.config import Server
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.http.clock import Clock
 from dragoman.serving.exchange import Recording
 from dragoman.serving.limits.admission import Admission
 from dragoman.serving.plan import Plans
@@ -19,3 +24,8 @@ class Parts(Struct, frozen=True):
     upstreams: Upstreams
     admission: Admission
     recording: Recording
+    record_end: Callable[[IncomingRequest, Record], None]
+    """Called when work that no client waits for is over."""
+    clock: Callable[[], Clock]
+    reserved: dict[tuple[str, str], Record]
+    """What is reserved for batches that were made here and have not ended, by client and id."""

@@ -13,6 +13,7 @@ from dragoman.endpoints.parts import Parts
 from dragoman.endpoints.table import Row, Way
 
 if TYPE_CHECKING:
+    from dragoman.endpoints.batches import Batches
     from dragoman.endpoints.exchange import EndpointExchange
 
 Serve = Callable[[Row, Mapping[str, str], IncomingRequest, Caller, Record], Awaitable[None]]
@@ -30,7 +31,17 @@ def _relayed(exchange: EndpointExchange) -> Serve:
     return RelayedBodies(exchange).serve
 
 
-WAYS: Mapping[Way, Callable[[EndpointExchange], Serve]] = {"held": _held, "relayed": _relayed}
+def _bound(exchange: EndpointExchange) -> Serve:
+    from dragoman.endpoints.bound import BoundThings
+
+    return BoundThings(exchange).serve
+
+
+WAYS: Mapping[Way, Callable[[EndpointExchange], Serve]] = {
+    "held": _held,
+    "relayed": _relayed,
+    "bound": _bound,
+}
 """What makes that which serves the rows of each way."""
 
 
@@ -60,6 +71,12 @@ class Endpoints:
         if serve is None:
             serve = self._serving[row.way] = WAYS[row.way](self._made())
         return serve(row, parameters, incoming, caller, record)
+
+    def batches(self) -> Batches:
+        """The batches of clients."""
+        from dragoman.endpoints.batches import Batches
+
+        return Batches(self._parts)
 
     def _made(self) -> EndpointExchange:
         if self._exchange is None:

@@ -51,14 +51,14 @@ surely not begun, since it creates something. `never`: a change of what one acco
 class Row(Struct, frozen=True, kw_only=True):
     """One endpoint.
 
-    `path` is the path of clients and, unless it is translated, of upstreams; `{id}` and `{model}`
-    stand for parameters. `also` are further paths of clients. `model` is where the model stands, a
-    `default_model` that of requests that name none. `output_limit` is the member that limits the
-    output, if there is any. `asks_usage`: a stream reports usage only to those that ask for it.
-    `makes` and `uses` are the kinds of ids that answers have and that paths or bodies name. `usage`
-    reads what an answer, or the last event of its stream that has any, used; None: nothing tells,
-    and nothing is estimated. `asked` measures the request itself where that is what is paid for, or
-    where an answer does not tell.
+    `path` is the path of clients and, unless it is translated, of upstreams; `{id}`, `{below}` and
+    `{model}` stand for parameters. `also` are further paths of clients. `model` is where the model
+    stands, a `default_model` that of requests that name none. `output_limit` is the member that
+    limits the output, if there is any. `asks_usage`: a stream reports usage only to those that ask
+    for it. `makes` and `uses` are the kinds of ids that answers have and that paths or bodies name.
+    `usage` reads what an answer, or the last event of its stream that has any, used; None: nothing
+    tells, and nothing is estimated. `asked` measures the request itself where that is what is paid
+    for, or where an answer does not tell.
     """
 
     method: Literal["GET", "POST", "DELETE"]
@@ -79,6 +79,39 @@ class Row(Struct, frozen=True, kw_only=True):
     asked: Callable[[Mapping[str, Any]], Measured] = readers.nothing_asked
     unit: Unit | None = "tokens"
     repeat: Repeat
+
+
+_MESSAGE_BATCHES: Final = "/v1/messages/batches"
+
+
+def _bound(
+    method: Literal["GET", "POST", "DELETE"],
+    path: str,
+    capability: EndpointName,
+    kind: str = "",
+    *,
+    face: Face = "openai",
+    body: Literal["json", "multipart"] = "json",
+    stream: Literal["none", "bytes", "lines"] = "none",
+) -> Row:
+    """A row of things that one account has for one client: `kind` of what it makes, lists, shows or
+    deletes, empty for what is below such a thing."""
+    is_new = method == "POST" and "{id}" not in path
+    return Row(
+        method=method,
+        path=path,
+        capability=capability,
+        face=face,
+        way="bound",
+        model="none" if is_new else "id",
+        body=body if method == "POST" else "none",
+        stream=stream,
+        makes=(kind,) if kind else (),
+        uses=() if is_new else (capability,),
+        usage=None,
+        unit=None,
+        repeat="not_begun" if is_new else "never",
+    )
 
 
 ROWS: Final[tuple[Row, ...]] = (
@@ -244,6 +277,52 @@ ROWS: Final[tuple[Row, ...]] = (
         usage=readers.of_google,
         repeat="any_failure",
     ),
+    _bound("POST", "/v1/files", "files", "file", face="by_header", body="multipart"),
+    _bound("GET", "/v1/files", "files", "file", face="by_header"),
+    _bound("GET", "/v1/files/{id}", "files", "file", face="by_header"),
+    _bound("DELETE", "/v1/files/{id}", "files", "file", face="by_header"),
+    _bound("GET", "/v1/files/{id}/content", "files", face="by_header", stream="bytes"),
+    _bound("POST", "/v1/uploads", "uploads", "upload"),
+    _bound("POST", "/v1/uploads/{id}/parts", "uploads", body="multipart"),
+    _bound("POST", "/v1/uploads/{id}/complete", "uploads", "upload"),
+    _bound("POST", "/v1/uploads/{id}/cancel", "uploads", "upload"),
+    _bound("POST", "/v1/batches", "batches", "batch"),
+    _bound("GET", "/v1/batches", "batches", "batch"),
+    _bound("GET", "/v1/batches/{id}", "batches", "batch"),
+    _bound("POST", "/v1/batches/{id}/cancel", "batches", "batch"),
+    _bound("POST", _MESSAGE_BATCHES, "batches", "message_batch", face="anthropic"),
+    _bound("GET", _MESSAGE_BATCHES, "batches", "message_batch", face="anthropic"),
+    _bound("GET", f"{_MESSAGE_BATCHES}/{{id}}", "batches", "message_batch", face="anthropic"),
+    _bound("DELETE", f"{_MESSAGE_BATCHES}/{{id}}", "batches", "message_batch", face="anthropic"),
+    _bound(
+        "POST", f"{_MESSAGE_BATCHES}/{{id}}/cancel", "batches", "message_batch", face="anthropic"
+    ),
+    _bound(
+        "GET", f"{_MESSAGE_BATCHES}/{{id}}/results", "batches", face="anthropic", stream="lines"
+    ),
+    _bound("POST", "/v1/conversations", "conversations", "conversation"),
+    _bound("GET", "/v1/conversations/{id}", "conversations", "conversation"),
+    _bound("POST", "/v1/conversations/{id}", "conversations", "conversation"),
+    _bound("DELETE", "/v1/conversations/{id}", "conversations", "conversation"),
+    _bound("GET", "/v1/conversations/{id}/{below}", "conversations"),
+    _bound("POST", "/v1/conversations/{id}/{below}", "conversations"),
+    _bound("DELETE", "/v1/conversations/{id}/{below}", "conversations"),
+    _bound("POST", "/v1/vector_stores", "vector_stores", "vector_store"),
+    _bound("GET", "/v1/vector_stores", "vector_stores", "vector_store"),
+    _bound("GET", "/v1/vector_stores/{id}", "vector_stores", "vector_store"),
+    _bound("POST", "/v1/vector_stores/{id}", "vector_stores", "vector_store"),
+    _bound("DELETE", "/v1/vector_stores/{id}", "vector_stores", "vector_store"),
+    _bound("GET", "/v1/vector_stores/{id}/{below}", "vector_stores"),
+    _bound("POST", "/v1/vector_stores/{id}/{below}", "vector_stores"),
+    _bound("DELETE", "/v1/vector_stores/{id}/{below}", "vector_stores"),
+    _bound("POST", "/v1/containers", "containers", "container"),
+    _bound("GET", "/v1/containers", "containers", "container"),
+    _bound("GET", "/v1/containers/{id}", "containers", "container"),
+    _bound("DELETE", "/v1/containers/{id}", "containers", "container"),
+    _bound("GET", "/v1/containers/{id}/files/{below}/content", "containers", stream="bytes"),
+    _bound("GET", "/v1/containers/{id}/{below}", "containers"),
+    _bound("POST", "/v1/containers/{id}/{below}", "containers", body="multipart"),
+    _bound("DELETE", "/v1/containers/{id}/{below}", "containers"),
 )
 """All rows. Counting (`:countTokens`) and `/v1/responses/compact` are served with answers."""
 
@@ -258,6 +337,7 @@ class Place(Struct, frozen=True):
 def _expression(path: str) -> re.Pattern[str]:
     escaped = re.escape(path).replace(r"\{id\}", "(?P<id>[^/]+)")
     escaped = escaped.replace(r"\{model\}", "(?P<model>.+)")
+    escaped = escaped.replace(r"\{below\}", r"(?P<below>[\w/-]+)")
     return re.compile(escaped.replace("/v1beta/", _GOOGLE_VERSIONS, 1))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from dragoman.config import EndpointName, Upstream
+from dragoman.config import Config, EndpointName, Upstream
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import Codec
 from dragoman.protocols.hosts import host_of, is_below
 
 _OPENAI: Final[frozenset[EndpointName]] = frozenset(
@@ -65,3 +67,24 @@ def _known(protocol: str, base_url: str) -> frozenset[EndpointName]:
         if is_below(host, *hosts):
             return known
     return _UNKNOWN
+
+
+def is_spoken(codec: Codec, upstream: Upstream) -> bool:
+    """Whether an upstream takes files and batches in the form of the protocol `codec`: Anthropic's,
+    or OpenAI's."""
+    anthropic = CODECS["anthropic_messages"]
+    is_same = (codec is anthropic) is (upstream.codec is anthropic)
+    return is_same and upstream.service == "plain"
+
+
+_BOUND: Final[frozenset[EndpointName]] = frozenset(
+    {"files", "conversations", "vector_stores", "containers"}
+)
+
+
+def holding(config: Config) -> frozenset[str]:
+    """The names of the upstreams that hold what requests of clients may name. Without a store
+    nothing is known of it."""
+    if config.storage.place is None:
+        return frozenset()
+    return frozenset(one.name for one in config.upstreams if endpoints_of(one) & _BOUND)

@@ -769,6 +769,9 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     Other values byte for byte. The flag: the output limit is lower than the client's."""
     has_media: Callable[[Mapping[str, msgspec.Raw]], bool] = lambda members: False
     """Whether there may be pictures, files or recordings in a client's conversation."""
+    bound_ids: Callable[[Mapping[str, msgspec.Raw]], tuple[str, ...]] = lambda members: ()
+    """The ids in a client's members of things that a service holds for one account, such as files.
+    Raises InvalidRequest for a member that is not JSON text."""
     unfit: Callable[[Mapping[str, msgspec.Raw], Any, Capabilities], Collection[str]] = (
         lambda members, checked, capabilities: ()
     )

@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -55,6 +55,14 @@ _log = logging.getLogger("dragoman.gateway")
 Claim = Callable[[Mapping[str, float], float], Awaitable[set[str]]]
 """As `AccountSync.claim`."""
 
+
+class Visit(Protocol):
+    """What is done besides in the same round."""
+
+    async def __call__(self, *, is_ours: bool) -> None:
+        """Do it; `is_ours`: this process does it for all that share the store."""
+
+
 _POLL_S = 0.2
 _CLEANUP_S = 5.0
 _CLEANUP = "cleanup of responses"
@@ -82,22 +90,36 @@ class BackgroundTasks:
         responses: ResponseStoreThread | None,
         claim: Claim,
         current: Callable[[], Background],
+        visit: Visit | None = None,
     ) -> None:
         """Run the periodic cleanup in the running loop: make orphaned responses again by what
         `current` gives, or fail them, and delete expired ones. Whoever does it claims that by
-        `claim`."""
+        `claim`. Every process calls `visit`, told whether it is the one that does."""
         if responses is not None:
-            self._cleanup = asyncio.create_task(self._run_cleanup(responses, claim, current))
+            cleanup = self._run_cleanup(responses, claim, current, visit)
+            self._cleanup = asyncio.create_task(cleanup)
 
     async def _run_cleanup(
-        self, responses: ResponseStoreThread, claim: Claim, current: Callable[[], Background]
+        self,
+        responses: ResponseStoreThread,
+        claim: Claim,
+        current: Callable[[], Background],
+        visit: Visit | None,
     ) -> None:
         is_reached = False
         """Whether the store answered the last time."""
         while True:
             await asyncio.sleep(_CLEANUP_S)
             now = time.time()
-            if not await claim({_CLEANUP: now + 0.8 * _CLEANUP_S}, now):
+            is_ours = bool(await claim({_CLEANUP: now + 0.8 * _CLEANUP_S}, now))
+            if visit is not None:
+                try:
+                    await visit(is_ours=is_ours)
+                except DragomanError:
+                    pass
+                except Exception as error:
+                    _log.error("batches cannot be looked after: %s", type(error).__name__)
+            if not is_ours:
                 is_reached = True
                 continue
             try:

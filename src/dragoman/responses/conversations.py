@@ -40,6 +40,7 @@ from dragoman.responses.large_body_tasks import (
     outputs_submitted,
 )
 from dragoman.responses.response_store import ResponseStoreThread
+from dragoman.serving.bindings import LONGEST_ID
 from dragoman.serving.large import LargeBodies, is_large
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.routing import Target
@@ -59,9 +60,6 @@ from dragoman.translation.call import mint
 _log = logging.getLogger("dragoman.gateway")
 
 T = TypeVar("T")
-
-LONGEST_ID = 256
-"""Characters of an id. Longer ones were never given out."""
 
 
 class PendingResponse(Struct, frozen=True, kw_only=True):

@@ -33,7 +33,6 @@ from dragoman.protocols.openai_responses.usage import write_usage
 from dragoman.protocols.stored_answers import StoredAnswers
 from dragoman.responses.background import Background
 from dragoman.responses.conversations import (
-    LONGEST_ID,
     PendingResponse,
     ResponseRecorder,
     StoredConversations,
@@ -41,6 +40,7 @@ from dragoman.responses.conversations import (
 )
 from dragoman.responses.steerable import SteerableRecorder
 from dragoman.responses.upstream_responses import UpstreamResponses, is_left_to
+from dragoman.serving.bindings import LONGEST_ID
 from dragoman.serving.exchange import Exchange
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.storage.responses import FINISHED, StoredResponse
@@ -133,7 +133,7 @@ class StoredResponses:
             and (continuation is None or not _is_own(request, continuation))
         ):
             recorder: AnswerRecorder | None = await self._upstream_responses.retarget(
-                request, caller, target.upstream
+                request, caller, plan
             )
         else:
             request, pending = await self._conversations.with_history(

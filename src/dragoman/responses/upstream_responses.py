@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -23,23 +22,20 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
 from dragoman.jsontext import JsonError, decoder
-from dragoman.keys.ring import KeyRing
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.openai_responses.conversations import no_conversations
 from dragoman.protocols.openai_responses.errors import error_members
 from dragoman.protocols.openai_responses.stored import STORED, previous_not_found
-from dragoman.responses.conversations import (
-    LONGEST_ID,
-    StoredConversations,
-    item_not_found,
-)
-from dragoman.responses.response_store import ResponseStoreThread
+from dragoman.responses.conversations import StoredConversations, item_not_found
 from dragoman.serving.answers import MOST_BYTES, is_stream, read_error
+from dragoman.serving.bindings import LONGEST_ID
 from dragoman.serving.failures import failed_call, refused
+from dragoman.serving.plan import Plan
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.upstreams import Upstreams
 from dragoman.sse import Decoder, Frame, encode
+from dragoman.storage.bound import BoundId
 from dragoman.translation import ClientRequest
 from dragoman.translation.streams import AnswerStream
 from dragoman.upstream.errors import CallError
@@ -48,8 +44,6 @@ from dragoman.upstream.response import UpstreamResponse
 _DAY_S = 24 * 3600.0
 _OWNERS_KEPT_DAYS = 31.0
 """Days for which ids are stored: OpenAI stores responses for thirty."""
-_MOST_NAMES = 100_000
-"""Names that are remembered where there is no store, the latest ones."""
 _NAME = re.compile(rf"[\w-]{{1,{LONGEST_ID}}}", re.ASCII)
 """What may stand in a path."""
 _TOLD_AS_IT_IS = (400, 404, 409, 422)
@@ -126,17 +120,13 @@ _CUT = UpstreamError.unreadable("its stream ends before the answer does").fault
 
 
 class UpstreamResponses:
-    """The owner of each response that an upstream stores, and the account that made it: stored in
-    the store `responses`, or without one in `names` for this process alone."""
+    """Responses that upstreams store: each is its client's, and with the account that made it."""
 
     def __init__(
         self,
         config: Config,
         upstreams: Upstreams,
-        responses: ResponseStoreThread | None,
         conversations: StoredConversations,
-        keys: KeyRing,
-        names: OrderedDict[tuple[str, str], str],
     ) -> None:
         self._conversations = conversations
         self._upstreams = {
@@ -144,20 +134,13 @@ class UpstreamResponses:
             for upstream in config.upstreams
             if upstream.stored_responses == "pass"
         }
-        self._keys = keys
+        self._bindings = upstreams.ids
         self._pool = upstreams.pool
         self._client = upstreams.client
         self._builders = upstreams.builders
-        self._responses = responses
-        self._names = names
-
-    @property
-    def _alone(self) -> bool:
-        """Whether all requests are of one client."""
-        return self._keys.count <= 1
 
     async def retarget(
-        self, request: ClientRequest, caller: Caller, upstream: Upstream, *, answered: bool = True
+        self, request: ClientRequest, caller: Caller, plan: Plan, *, answered: bool = True
     ) -> UpstreamRecorder:
         """Retarget a request to the account that owns what it goes on from; it is only
         counted if it is not `answered`.
@@ -165,20 +148,23 @@ class UpstreamResponses:
         Raises:
             DragomanError: it goes on from what is not its client's, or not there.
         """
-        if request.member("conversation") is not None and (
-            not self._alone or self._pool.size(upstream.name) > 1
+        upstream = plan.upstream
+        if (
+            request.member("conversation") is not None
+            and not plan.binds_ids
+            and not self._bindings.passes_unknown(upstream.name)
         ):
             raise no_conversations()
         previous = request.member("previous_response_id")
         account = None
         if isinstance(previous, str):
-            account = await self._owner(previous, caller)
+            account = await self._bindings.account(previous, caller)
             is_here = account is not None and account.upstream == upstream.name
-            if not is_here and (account is not None or not self._alone):
+            if not is_here and (account is not None or not self._bindings.is_alone):
                 raise previous_not_found(previous)
-        if not self._alone:
+        if not self._bindings.is_alone:
             for number, name in await self._conversations.references(request):
-                if await self._owner(name, caller) is None:
+                if await self._bindings.account(name, caller) is None:
                     raise item_not_found(name, number)
         stores = answered and request.member("store") is not False
         return UpstreamRecorder(self, caller, "" if account is None else account.name, stores)
@@ -195,7 +181,7 @@ class UpstreamResponses:
         """
         if not self._upstreams or not _NAME.fullmatch(name):
             return False
-        account = await self._owner(name, caller) or self._only()
+        account = await self._bindings.account(name, caller) or self._only()
         if account is None:
             return False
         record.upstream, record.account = account.upstream, account.name
@@ -204,7 +190,7 @@ class UpstreamResponses:
 
     def _only(self) -> Account | None:
         """The only account, which has what is not found here, if any account has."""
-        if not self._alone:
+        if not self._bindings.is_alone:
             return None
         accounts = [one for one in self._pool.accounts() if one.upstream in self._upstreams]
         return accounts[0] if len(accounts) == 1 else None
@@ -235,7 +221,7 @@ class UpstreamResponses:
         except CallError as error:
             raise DragomanError(failed_call(error, account.upstream).fault) from None
         if incoming.method == "DELETE":
-            await self._forget_owner(name, caller)
+            await self._bindings.unbind(name, caller)
         elif incoming.method == "GET":
             await self.save_owner(_names_in(body), caller, account.name)
         incoming.reply(200, body)
@@ -255,41 +241,16 @@ class UpstreamResponses:
         cannot be used is logged."""
         if not names:
             return
-        if self._responses is None:
-            for name in names:
-                self._names[caller.name, name] = account
-                self._names.move_to_end((caller.name, name))
-            while len(self._names) > _MOST_NAMES:
-                self._names.popitem(last=False)
-            return
         expires = time.time() + _OWNERS_KEPT_DAYS * _DAY_S
+        ids = [
+            BoundId(name=name, owner=caller.name, account=account, expires=expires)
+            for name in names
+        ]
         try:
-            await self._responses.ask(
-                lambda store: store.save_owner(names, caller.name, account, expires)
-            )
+            await self._bindings.bind(ids)
         except DragomanError:
             # The answer is as good as any; it only cannot be gone on from.
             return
-
-    async def _owner(self, name: str, caller: Caller) -> Account | None:
-        if len(name) > LONGEST_ID:
-            return None
-        if self._responses is None:
-            found = self._names.get((caller.name, name))
-        else:
-            found = await self._responses.ask(lambda store: store.owning_account(name, caller.name))
-        if found is None:
-            return None
-        try:
-            return self._pool.account(found)
-        except KeyError:
-            return None
-
-    async def _forget_owner(self, name: str, caller: Caller) -> None:
-        if self._responses is None:
-            self._names.pop((caller.name, name), None)
-        else:
-            await self._responses.ask(lambda store: store.forget_owner(name, caller.name))
 
 
 class UpstreamRecorder(AnswerRecorder):

@@ -77,13 +77,16 @@ class Counter:
         if request.codec.endpoint.stores_responses:
             if is_left_to(target.upstream, settings.options):
                 passing = await self._upstream_responses.retarget(
-                    request, caller, target.upstream, answered=False
+                    request, caller, plan, answered=False
                 )
                 only = passing.only
             else:
                 request, _ = await self._conversations.with_history(
                     request, caller, target, answered=False
                 )
+        if plan.binds_ids and (named := request.bound_ids()):
+            plan = await self._upstreams.ids.pinned(plan, caller, named, only)
+            target, only = plan.target, plan.only
         # Nothing is answered, so nothing is refused: what cannot be translated is not counted.
         lenient = replace(settings, options=replace(settings.options, policy=Policy.LENIENT))
         await while_connected(incoming, self._count(incoming, request, plan, lenient, record, only))

@@ -30,6 +30,7 @@ from dragoman.edge.logins import WrongCodes
 from dragoman.edge.record import Record
 from dragoman.endpoints.parts import Parts
 from dragoman.endpoints.service import Endpoints
+from dragoman.endpoints.vendors import holding
 from dragoman.http.addresses import Proxies
 from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import KeyRing
@@ -69,6 +70,7 @@ from dragoman.server.telemetry import TelemetryEndpoint, TelemetryForwarder
 from dragoman.serving.account_slots import AccountSlots
 from dragoman.serving.affinity import ForeignReasoning
 from dragoman.serving.attribution import Attributor
+from dragoman.serving.bindings import Bindings
 from dragoman.serving.calls import Calls, Watch, credentials_of
 from dragoman.serving.conversations import Conversations
 from dragoman.serving.exchange import Exchange, Recording
@@ -87,6 +89,7 @@ from dragoman.serving.routing import Router
 from dragoman.serving.searches import SearchEngine
 from dragoman.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.serving.upstreams import Upstreams
+from dragoman.storage.bound import BoundId
 from dragoman.storage.opening import (
     Watching,
     cipher_for,
@@ -195,7 +198,8 @@ class Services:
             self.responses if config.storage.responses else None, self.large
         )
         self._wrong_codes = WrongCodes(link)
-        self._owners: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._reserved: dict[tuple[str, str], Record] = {}
+        self._names: OrderedDict[tuple[str, str], BoundId] = OrderedDict()
         self._foreign = ForeignReasoning()
         self._unpriced = _UnpricedModels()
         self.background = BackgroundTasks(self._conversations)
@@ -305,14 +309,16 @@ class Services:
         if former is not None and has_same_accounts(former.config, config):
             upstreams = former.upstreams
         else:
+            pool = pool or AccountPool(replace(config, accounts=()))
             upstreams = Upstreams(
-                pool or AccountPool(replace(config, accounts=())),
+                pool,
                 UpstreamRequestBuilders(config.upstreams, self.credentials),
                 self.client,
                 AccountLimits(self.limits, self.admission.expected, config.accounts)
                 if any(one.limits for one in config.accounts)
                 else None,
                 SearchEngine(config.search, self.client) if config.search.engine else None,
+                Bindings(self.responses, self._names, pool, self.keys, config.upstreams),
             )
         pool, server = upstreams.pool, config.server
         proxies = Proxies(server.trusted_proxies)
@@ -328,7 +334,13 @@ class Services:
         )
 
         def plans_of(router: Router, upstreams: Upstreams, prices: Prices) -> Plans:
-            return Plans(router, upstreams.pool, prices, shows_cost=config.pricing.header)
+            return Plans(
+                router,
+                upstreams.pool,
+                prices,
+                shows_cost=config.pricing.header,
+                holding=holding(config),
+            )
 
         plans = plans_of(router, upstreams, prices)
 
@@ -350,14 +362,7 @@ class Services:
             )
 
         exchange = exchange_of(router, upstreams, prices, plans)
-        upstream_responses = UpstreamResponses(
-            config,
-            upstreams,
-            self.responses,
-            self._conversations,
-            self.keys,
-            self._owners,
-        )
+        upstream_responses = UpstreamResponses(config, upstreams, self._conversations)
         sign_in = self._sign_in(config, former, proxies)
         jwt_issuers = self._jwt_issuers(config, former)
         keys = Keyring(
@@ -383,7 +388,18 @@ class Services:
             prices=prices,
             exchange=exchange,
             own_usage=self._own_usage,
-            endpoints=Endpoints(Parts(server, plans, upstreams, self.admission, recording)),
+            endpoints=Endpoints(
+                Parts(
+                    server,
+                    plans,
+                    upstreams,
+                    self.admission,
+                    recording,
+                    self._record_background,
+                    lambda: self.client.clock,
+                    self._reserved,
+                )
+            ),
             limits=self.limits,
             stored=StoredResponses(
                 self._conversations,
@@ -497,11 +513,20 @@ class Services:
         return self.administration
 
     def _record_background(self, incoming: IncomingRequest, record: Record) -> None:
-        """Record and log a response that was made in the background."""
+        """Record and log what was made in the background: a response, or a batch."""
         self.recorder.record_background(incoming, record)
         if self._log is not None:
             status = incoming.status or 500
-            self._log(record.line(incoming.request_id, "POST /v1/responses", status))
+            self._log(record.line(incoming.request_id, f"POST {incoming.path}", status))
+
+    async def _visit_batches(self, *, is_ours: bool) -> None:
+        """Look after batches: their ends if that `is_ours`, and what is reserved here for those
+        that another process has counted."""
+        batches = self.generation.endpoints.batches()
+        if is_ours:
+            await batches.look_due()
+        if self._reserved:
+            await batches.release()
 
     def adopt(self, generation: Generation) -> None:
         """Serve what was prepared, from the next request on. Those in flight end on what they
@@ -559,6 +584,7 @@ class Services:
                 self.responses,
                 self.account_sync.claim,
                 lambda: self.generation.stored.background,
+                self._visit_batches if holding(self.generation.config) else None,
             )
         self.credentials.start()
         self.scrape.start()

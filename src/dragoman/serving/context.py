@@ -144,7 +144,7 @@ class RequestContext:
     @property
     def only(self) -> str:
         """Name of the one account that can answer, empty if any can."""
-        return "" if self.recorder is None else self.recorder.only
+        return self.plan.only or ("" if self.recorder is None else self.recorder.only)
 
     def update_headers(self) -> None:
         """Give the current headers to a stream whose head was not sent yet."""

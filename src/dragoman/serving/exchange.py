@@ -45,6 +45,7 @@ from dragoman.serving.answer_delivery import (
 from dragoman.serving.answers import read_error
 from dragoman.serving.attempts import Attempts, GaveUp, note_abandoned
 from dragoman.serving.attribution import Attributor
+from dragoman.serving.bound_answers import BoundAnswerRecorder, makes_things
 from dragoman.serving.context import RequestContext
 from dragoman.serving.conversations import Conversations
 from dragoman.serving.copies import ObservedClient
@@ -55,6 +56,7 @@ from dragoman.serving.failures import (
     quotes,
     refused,
     unusable,
+    without_account,
 )
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.serving.idempotency import key_for
@@ -152,6 +154,12 @@ class Exchange:
             plan = self.resolver.resolve(incoming, request, caller, record)
         if recording.traces is not None:
             recording.traces.begin(incoming, record, request.members)
+        if plan.binds_ids and not (ids := self._upstreams.ids).passes_unknown(plan.upstream.name):
+            if named := request.bound_ids():
+                only = "" if recorder is None else recorder.only
+                plan = await ids.pinned(plan, caller, named, only)
+            if makes_things(request):
+                recorder = BoundAnswerRecorder(ids, caller, recorder)
         if caller.is_ruled:
             request = await self._ruled(incoming, caller, record, request, plan)
         context = RequestContext(incoming, caller, record, request, self._large, recorder)
@@ -294,11 +302,14 @@ class Exchange:
                         await deliver_refusal(context, gave_up.failure)
                     return
             assert gave_up is not None
+            fault = gave_up.fault
+            if first.only and not context.record.attempts:
+                fault = without_account(fault)
             context.record.blame_last()
             # Of several errors the client is sent that of the upstream it asked for.
             if self._server.retry_headers and context.record.attempts > 1:
                 context.incoming.shared.append((b"x-should-retry", b"false"))
-            await deliver_fault(context, gave_up.fault)
+            await deliver_fault(context, fault)
         except asyncio.CancelledError:
             if not context.incoming.gone and (
                 _is_streaming(context) or not context.incoming.status

@@ -285,6 +285,12 @@ def none_left(rules: RuleSet, shortage: NoAccount) -> Fault:
     return _blocked(shortage, retried.message) or retried
 
 
+def without_account(fault: Fault) -> Fault:
+    """The error where the one account that has what a request names cannot be asked now."""
+    message = f"The account that has what the request names cannot be asked: {fault.message}"
+    return replace(fault, kind=FaultKind.NO_ACCOUNT, message=message, status=503)
+
+
 def _blocked(shortage: NoAccount, message: str) -> Fault | None:
     """The error where no account will be back soon: for want of permission, or of quota if it is
     known when there will be some again. None if waiting may help."""

@@ -5,6 +5,8 @@ A request only looks its plan up. Plans belong to an exchange, so they go with i
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -37,7 +39,9 @@ class Plan(Struct, frozen=True, eq=False):
     `fallbacks` are tried in order when no account could answer; `detour` leads elsewhere with
     requests that have tools and ask the model to think. `is_bounded`: an attempt has a time limit
     besides that of its call, because there is something else to try. `shows_cost`: a header
-    has the cost of the answer.
+    has the cost of the answer. `binds_ids`: requests may name what one account of the upstream
+    has for one client, such as files. `only` is the name of that account, once it is known: no
+    other is asked; empty for any.
     """
 
     target: Target
@@ -50,6 +54,8 @@ class Plan(Struct, frozen=True, eq=False):
     detour: Target | None
     is_bounded: bool
     shows_cost: bool
+    binds_ids: bool
+    only: str = ""
 
     def settings_for(self, incoming: IncomingRequest) -> CallSettings:
         """How to translate a request. Its own policy overrides that of the caller, which overrides
@@ -65,16 +71,33 @@ class Plan(Struct, frozen=True, eq=False):
 class Plans:
     """The plans of one configuration, made when they are first needed."""
 
-    __slots__ = ("_made", "_pool", "_prices", "_router", "_shows_cost")
+    __slots__ = (
+        "_holding",
+        "_made",
+        "_pool",
+        "_prices",
+        "_router",
+        "_shows_cost",
+        "_without_model",
+    )
 
     def __init__(
-        self, router: Router, pool: AccountPool, prices: Prices, *, shows_cost: bool
+        self,
+        router: Router,
+        pool: AccountPool,
+        prices: Prices,
+        *,
+        shows_cost: bool,
+        holding: Collection[str] = (),
     ) -> None:
+        """`holding` are the names of the upstreams that hold things of clients."""
+        self._holding = frozenset(holding)
         self._router = router
         self._pool = pool
         self._prices = prices
         self._shows_cost = shows_cost
         self._made: dict[tuple[Caller, str, bool], Plan] = {}
+        self._without_model: dict[tuple[Caller, str], Plan] = {}
 
     @property
     def count(self) -> int:
@@ -93,6 +116,16 @@ class Plans:
             if caller.restricted:
                 check_allowed(caller, model, target)
             found = self._add(caller, model, target, is_detour=False)
+        return found
+
+    def without_model(self, caller: Caller, upstream: str) -> Plan:
+        """The plan of a caller's requests to an upstream that name no model."""
+        found = self._without_model.get((caller, upstream))
+        if found is None:
+            if len(self._without_model) >= _MOST_PLANS:
+                self._without_model.clear()
+            found = self._plan(caller, self._router.without_model(upstream))
+            self._without_model[caller, upstream] = found
         return found
 
     def detoured(self, caller: Caller, model: str, detour: Target) -> Plan:
@@ -132,6 +165,7 @@ class Plans:
             detour=target.detour,
             is_bounded=bool(target.fallbacks or 0 < within <= target.longest_silence_s),
             shows_cost=self._shows_cost,
+            binds_ids=upstream.name in self._holding,
         )
 
 

@@ -88,6 +88,10 @@ class Router:
             raise model_not_found(name)
         return target
 
+    def without_model(self, upstream: str) -> Target:
+        """The target of requests to an upstream that name no model."""
+        return self._target(self._upstreams[upstream], "", self._options)
+
     def knows(self, name: str) -> bool:
         """Whether `name` has a target."""
         return self._cached(name) is not None

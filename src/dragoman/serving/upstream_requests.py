@@ -222,9 +222,15 @@ class UpstreamRequestBuilder:
         headers = {"accept": ("accept", "application/json")} | self._fixed
         return self._request("GET", path, tuple(headers.values()), b"", query, proxy)
 
-    def bodyless(self, method: str, path: str, query: str) -> UpstreamRequest:
-        """A request without a body, with a query string as it is in URLs."""
+    def bodyless(
+        self, method: str, path: str, query: str, client: Mapping[str, str] | None = None
+    ) -> UpstreamRequest:
+        """A request without a body, with a query string as it is in URLs; `client` is as for
+        `post`."""
         headers = {"accept": ("accept", "application/json, text/event-stream")} | self._fixed
+        headers |= {
+            name: (name, value) for name, value in (client or {}).items() if name not in self._names
+        }
         kind = _METHODS[method]
         return self._request(kind, path, tuple(headers.values()), b"", query)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from dragoman.accounts.store import StoreError
 from dragoman.storage.schema import TABLES
+from dragoman.storage.tables.bound import fits
 from dragoman.storage.tables.database import Connection, Database
-from dragoman.storage.tables.responses import fits
 from dragoman.storage.tables.table import Table
 from dragoman.storage.tables.usage import SUMS
 

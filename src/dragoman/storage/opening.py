@@ -110,12 +110,9 @@ def ledgers_for(config: Config) -> Ledgers | None:
 
 
 def responses_for(config: Config) -> ResponseStore | None:
-    """The store of responses of `config`, not opened yet; None if no response is stored, neither
-    here nor by an upstream with several clients."""
+    """The store of responses, and of the ids that upstreams give out; not opened yet. None if
+    nothing is stored."""
     settings = config.storage
-    elsewhere = any(upstream.stored_responses == "pass" for upstream in config.upstreams)
-    if not (settings.responses or elsewhere):
-        return None
     options: ResponseOptions = {
         "most_bytes": settings.responses_bytes,
         "largest_bytes": LARGEST_RESPONSE,

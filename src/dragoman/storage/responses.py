@@ -12,6 +12,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from dragoman.storage.bound import BoundIds
+
 ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 FINISHED: frozenset[ResponseStatus] = frozenset({"completed", "incomplete", "failed", "cancelled"})
 """Final statuses."""
@@ -89,6 +91,9 @@ class ResponseStore(Protocol):
     changed nothing. For an id that is unknown, deleted, expired or another owner's, the result is
     None."""
 
+    bound: BoundIds
+    """Ids that upstreams gave out."""
+
     def put(self, stored: StoredResponse, events: Sequence[StoredEvent] = ()) -> None:
         """Store a response, or its new state, together with its last events. A finished response
         does not change any more.
@@ -138,15 +143,6 @@ class ResponseStore(Protocol):
         """Record that the tool calls of a response are being answered, or, with False, that they
         are not after all. Returns whether that is a change; a claim without a response within an
         hour expires."""
-
-    def save_owner(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
-        """Record which account's service stores responses and items of these names."""
-
-    def owning_account(self, name: str, owner: str) -> str | None:
-        """The account whose service stores that name."""
-
-    def forget_owner(self, name: str, owner: str) -> None:
-        """Delete the record of that name."""
 
     def leave(self, stored: StoredResponse) -> bool:
         """Record that no worker runs a background response any more. Returns whether another may

@@ -263,12 +263,21 @@ TABLES: Final = (
         "response TEXT NOT NULL, sequence INTEGER NOT NULL, frame BLOB NOT NULL",
         "response, sequence",
     ),
-    # Which account stores a response, or an item of one, at its own service. Nothing of its text.
+    # Which account made what its own service stores, and for whom: responses and their items, of
+    # which `kind` is empty, files, batches. `details` is a small JSON object; `due` is when it is
+    # to be looked at, NULL if nothing of it is to be settled.
     make_table(
         "kept_elsewhere",
-        "owner TEXT NOT NULL, name TEXT NOT NULL, account TEXT NOT NULL, expires REAL NOT NULL",
+        "owner TEXT NOT NULL, name TEXT NOT NULL, account TEXT NOT NULL, expires REAL NOT NULL,"
+        " kind TEXT NOT NULL DEFAULT '', created REAL NOT NULL DEFAULT 0,"
+        " details TEXT NOT NULL DEFAULT '{}', due REAL",
         "owner, name",
-        {"expires": "(expires)"},
+        {
+            "expires": "(expires)",
+            "named": "(name) WHERE kind <> ''",
+            "listed": "(owner, kind, created, name) WHERE kind <> ''",
+            "due": "(due) WHERE due IS NOT NULL",
+        },
     ),
     # The bytes of all responses; the sum of all rows counts.
     make_table(

@@ -11,7 +11,7 @@ APPLICATION_ID: Final = 0x44524147
 """Marks this program's files among SQLite files ("DRAG"); offset 68 of the file."""
 
 SQLITE: Final = Dialect(
-    version=15,
+    version=16,
     types={
         **{kind: kind for kind in ("INTEGER", "REAL", "TEXT", "BLOB")},
         "BOOLEAN": "INTEGER",

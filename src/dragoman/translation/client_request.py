@@ -36,6 +36,7 @@ class Outline(Struct, frozen=True):
     mended: bool
     named: tuple[str, ...] | None
     files: Files = Files()
+    bound_ids: tuple[str, ...] = ()
 
 
 class ClientRequest:
@@ -48,6 +49,7 @@ class ClientRequest:
 
     __slots__ = (
         "_beginning",
+        "_bound_ids",
         "_checked",
         "_files",
         "_for_answer",
@@ -102,6 +104,7 @@ class ClientRequest:
         self._beginning: Beginning | None = None
         self._files: Files | None = None
         self._named: tuple[str, ...] | None = None
+        self._bound_ids: tuple[str, ...] | None = None
         self.is_large = self.is_lowered = False
         self.shown = shown or {}
         self.operation = operation
@@ -128,6 +131,7 @@ class ClientRequest:
         made.model, made.stream, made.mended = outline.model, outline.stream, outline.mended
         made._beginning, made._files = outline.beginning, outline.files
         made._named = outline.named
+        made._bound_ids = outline.bound_ids
         view = memoryview(body)
         made.members = {
             name: msgspec.Raw(view[start:end]) for name, (start, end) in outline.members.items()
@@ -155,6 +159,7 @@ class ClientRequest:
             mended=self.mended,
             named=named,
             files=self.files(),
+            bound_ids=self.bound_ids(),
         )
 
     def __getstate__(self) -> tuple[Any, ...]:
@@ -172,7 +177,7 @@ class ClientRequest:
         self.shown, self.operation = {}, None
         self.mended = self.is_large = self.is_lowered = False
         self._request = self._for_answer = self._beginning = self._files = self._own = None
-        self._named = None
+        self._named = self._bound_ids = None
         self._checked = None
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
@@ -312,6 +317,16 @@ class ClientRequest:
         if self._named is None:
             raise InvalidRequest.at("", f"The request names more than {MOST_NAMED} models.")
         return self._named
+
+    def bound_ids(self) -> tuple[str, ...]:
+        """The ids that it names of things which a service holds for one account, such as files.
+
+        Raises:
+            InvalidRequest: a member is not JSON text.
+        """
+        if self._bound_ids is None:
+            self._bound_ids = self.codec.passthrough.bound_ids(self.members)
+        return self._bound_ids
 
     @property
     def choices(self) -> int:

@@ -155,6 +155,7 @@ class Handlers:
         prepared = await self._prepare(context)
         if prepared is None:
             return
+        self._simulator.holdings.check(context.record.key, context.record.body)
         answer = self._answer(prepared)
         if prepared.body.get("store") is not False:
             self._store_answer(prepared, answer)
@@ -231,7 +232,8 @@ class Handlers:
         body = _decode(context.record.body)
         if context.cloud is not None:
             body, context.headers = context.cloud.plain(body, context.headers)
-        request = self._check(context, body, behaviour, counting)
+        known = self._simulator.holdings.without_conversation(context.record.key, body)
+        request = self._check(context, known, behaviour, counting)
         view = READERS[context.protocol](request, behaviour.organization)
         if request is not body:
             view = replace(view, request=body)

@@ -23,6 +23,7 @@ from dragoman.lab.simulator.google_calls import (
     is_google,
 )
 from dragoman.lab.simulator.handlers import Handlers, RequestContext
+from dragoman.lab.simulator.holdings import Asked
 from dragoman.lab.simulator.listing import (
     anthropic_list,
     anthropic_model,
@@ -126,6 +127,11 @@ class Simulator(State):
         if fault is not None and fault.kind == "error" and fault.failure.status in _KEY_REFUSED:
             await context.fail(fault.failure)
             return
+        if (given := self.holdings.answer(_asked(context, key))) is not None:
+            body = given.content if given.shown is None else msgspec.json.encode(given.shown)
+            headers = [("content-type", given.media), *context.common_headers()]
+            await context.reply.whole(200, headers, body)
+            return
         if (resource := self._resource(context)) is None:
             message = f"Invalid URL ({method} {path})"
             raise ApiError(404, message, code="unknown_url")
@@ -194,6 +200,21 @@ class Simulator(State):
                     "has_more": False,
                 }
         return None
+
+
+def _asked(context: RequestContext, key: str) -> Asked:
+    """What a request asks of the things that are held."""
+    record, headers = context.record, context.headers
+    _, _, *parts = record.path.split("/")
+    return Asked(
+        key,
+        context.protocol == "messages",
+        record.method,
+        tuple(parts),
+        headers.get("content-type", ""),
+        record.body,
+        f"http://{headers.get('host', '')}",
+    )
 
 
 def _protocol_of(path: str, query: str, headers: Mapping[str, str]) -> Protocol:

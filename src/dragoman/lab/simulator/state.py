@@ -4,6 +4,7 @@ from collections import Counter
 
 from dragoman.lab.simulator.accounts import Keys
 from dragoman.lab.simulator.authority import Authority
+from dragoman.lab.simulator.holdings import Holdings
 from dragoman.lab.simulator.recording import Recorder
 from dragoman.lab.simulator.registry import named_scenarios
 from dragoman.lab.simulator.scenarios import Source
@@ -15,9 +16,9 @@ class State:
 
     ``scenarios`` maps a name to a scenario, addressed as the model ``sim-NAME``; ``keys`` has
     the behaviours by key; ``requests`` the recorded requests; ``store`` the stored responses,
-    ``interactions`` the stored interactions; ``authority`` issues credentials and checks them.
-    ``websockets``: Responses are served over WebSocket; ``socket_seconds`` is the lifetime of a
-    connection. ``received`` counts requests.
+    ``interactions`` the stored interactions, ``holdings`` files, batches and what else is held;
+    ``authority`` issues credentials and checks them. ``websockets``: Responses are served over
+    WebSocket; ``socket_seconds`` is the lifetime of a connection. ``received`` counts requests.
     """
 
     def __init__(self, record: int, record_bytes: int) -> None:
@@ -26,6 +27,7 @@ class State:
         self.requests = Recorder(record, record_bytes)
         self.store = ResponseStore()
         self.interactions = InteractionStore()
+        self.holdings = Holdings()
         self.authority = Authority()
         self.received = 0
         self.websockets = True

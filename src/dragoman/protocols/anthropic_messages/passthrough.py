@@ -28,6 +28,7 @@ from dragoman.protocols.anthropic_messages.thinking import (
 )
 from dragoman.protocols.anthropic_messages.threads import check_thread
 from dragoman.protocols.base import Passthrough, to_json
+from dragoman.protocols.bound_ids import FILES, naming
 from dragoman.protocols.limits import whole, within
 from dragoman.protocols.media import media_in
 from dragoman.protocols.raw import (
@@ -136,6 +137,7 @@ _NAMES = Names(
 
 PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
+    bound_ids=naming({"messages": FILES}, ("container",)),
     has_media=media_in("messages", "image", "document"),
     shape=jsontext.decoder(Checked),
     without_envelopes=without_envelopes,

@@ -16,6 +16,7 @@ from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Passthrough, to_json
+from dragoman.protocols.bound_ids import FILES, naming
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.limits import within
 from dragoman.protocols.media import media_in
@@ -106,6 +107,7 @@ _NAMES = Names(
 
 PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
+    bound_ids=naming({"messages": FILES}),
     has_media=media_in("messages", "image_url", "input_audio", "file"),
     shape=jsontext.decoder(Checked),
     may_have_envelopes=may_have_envelopes,

@@ -12,6 +12,7 @@ from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import decoder
 from dragoman.protocols.base import Beginning, Passthrough, to_json
+from dragoman.protocols.bound_ids import FILES, TOOLS, naming
 from dragoman.protocols.limits import within
 from dragoman.protocols.media import media_in
 from dragoman.protocols.openai_responses.fitting import (
@@ -171,6 +172,7 @@ _NAMES = Names(
 
 PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
+    bound_ids=naming({"input": FILES, "tools": TOOLS, "prompt": FILES}, ("conversation",)),
     has_media=media_in("input", "input_image", "input_file", "input_audio"),
     suits=suits,
     shape=decoder(Checked),

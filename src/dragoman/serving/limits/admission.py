@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from dragoman.canonical.usage import Usage
 from dragoman.edge.auth import Caller
@@ -169,6 +170,20 @@ class Admission:
         rule = counted[decision.place]
         error, _ = refused(rule, decision, now, shows_amounts=admitted.shows_amounts)
         return error.fault.message
+
+    async def adopt(self, caller: Caller, record: Record) -> None:
+        """Have what was used counted at all limits of a caller, though nothing was reserved for it
+        here."""
+        with suppress(LimitsAway):
+            rules = caller.bound or await self._limits.bind(caller)
+            if rules.is_partial:
+                rules = rules.concerning((record.model, record.upstream_model))
+            nothing = (0,) * len(rules.all)
+            granted = Granted(time.time(), nothing, nothing, nothing)
+            reservation = Reservation(rules.all, granted)
+            record.admitted = Admitted(
+                caller.name, rules, reservation, _NO_TOKENS, 0, True, caller.shows_amounts
+            )
 
     def settle(self, record: Record, now: float) -> None:
         """A request is over at `now` (Unix seconds): what it reserved is given back, and what it

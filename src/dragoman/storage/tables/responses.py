@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.jsontext import decoder
+from dragoman.storage.bound import BoundIds
 from dragoman.storage.responses import (
     FINISHED,
     Item,
@@ -20,7 +21,8 @@ from dragoman.storage.responses import (
     TooLarge,
     Turn,
 )
-from dragoman.storage.tables.database import Connection, Database, replacing
+from dragoman.storage.tables.bound import BoundTable, fits, sweep
+from dragoman.storage.tables.database import Connection, Database
 
 _SWEPT_AT_ONCE = 200
 _DROPPED_AT_ONCE = 20
@@ -33,8 +35,6 @@ _TAKEN_WITHIN_S = 3600.0
 longer."""
 _CLAIMED_S = 3600
 """Seconds after which a claim without an answer expires."""
-_LONGEST_ID = 2000
-"""Bytes of the longest id that can be looked up: what an index of PostgreSQL can hold."""
 _LONGEST_CONVERSATION = 10_000
 """Most turns of a conversation."""
 
@@ -103,6 +103,7 @@ class ResponseTables:
         self._most = most_bytes
         self._largest = largest_bytes
         self._clock = clock
+        self.bound: BoundIds = BoundTable(database, clock)
 
     def close(self) -> None:
         """See `ResponseStore.close`."""
@@ -278,30 +279,6 @@ class ResponseTables:
             ).rowcount
         return bool(changed)
 
-    def save_owner(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
-        """See `ResponseStore.save_owner`."""
-        with self._database.writing_unversioned() as connection:
-            connection.executemany(
-                replacing("kept_elsewhere", "owner, name", "account, expires"),
-                [(owner, name, account, expires) for name in names if fits(name)],
-            )
-
-    def owning_account(self, name: str, owner: str) -> str | None:
-        """See `ResponseStore.owning_account`."""
-        with self._database.reading() as connection:
-            row = connection.execute(
-                "SELECT account FROM kept_elsewhere WHERE owner = ? AND name = ? AND expires > ?",
-                (owner, name, self._clock()),
-            ).fetchone()
-        return None if row is None else str(row[0])
-
-    def forget_owner(self, name: str, owner: str) -> None:
-        """See `ResponseStore.forget_owner`."""
-        with self._database.writing_unversioned() as connection:
-            connection.execute(
-                "DELETE FROM kept_elsewhere WHERE owner = ? AND name = ?", (owner, name)
-            )
-
     def leave(self, stored: StoredResponse) -> bool:
         """See `ResponseStore.leave`."""
         now = self._clock() + self._database.ahead_s
@@ -356,11 +333,7 @@ class ResponseTables:
                 " (SELECT id FROM responses WHERE expires <= ? AND NOT deleted LIMIT ?)",
                 (b"", now, _SWEPT_AT_ONCE),
             ).rowcount
-            forgotten = connection.execute(
-                "DELETE FROM kept_elsewhere WHERE (owner, name) IN"
-                " (SELECT owner, name FROM kept_elsewhere WHERE expires <= ? LIMIT ?)",
-                (now, _SWEPT_AT_ONCE),
-            ).rowcount
+            forgotten = sweep(connection, now, _SWEPT_AT_ONCE)
             dropped = self._drop_useless(connection)
             over = self._drop_oldest(connection, "", None, 0)
             return max(hidden, forgotten, dropped, over)
@@ -516,11 +489,6 @@ def _stored_bytes(connection: Connection) -> int:
 
 def _lookup_ids(stored: StoredResponse) -> Iterable[str]:
     return filter(fits, (*stored.input.ids, *stored.output.ids))
-
-
-def fits(name: str) -> bool:
-    """Whether this id can be looked up."""
-    return len(name) * 4 <= _LONGEST_ID or len(name.encode()) <= _LONGEST_ID
 
 
 def _size(stored: StoredResponse) -> int:

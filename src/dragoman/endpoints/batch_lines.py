@@ -1,0 +1,249 @@
+"""The requests of a batch, one by one: counted, and their models renamed; and the lines of its
+results, in which the client's names stand again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from dragoman import jsontext
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
+from dragoman.canonical.usage import Usage, summed
+from dragoman.endpoints.members import replaced
+from dragoman.jsontext import JsonError
+from dragoman.protocols.base import to_json
+from dragoman.protocols.numbers import token_count
+
+LONGEST_LINE = 32 * 1024 * 1024
+"""Bytes of one line."""
+MOST_REQUESTS = 100_000
+_MOST_MODELS = 8
+"""Models that one batch may name."""
+_MOST_NAMES = 400
+"""Characters that their names may have: they are stored with the file."""
+_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+_NEWLINE = b"\n"
+
+Rename = Callable[[str], str]
+"""The upstream's name of a client's model. Raises DragomanError if the client may not use it, or it
+leads elsewhere."""
+
+
+class Share(Struct):
+    """What of a batch is for one model: requests, bytes of their bodies, and output limits in all;
+    `unlimited` requests have none. `sent` is the upstream's name of the model."""
+
+    sent: str
+    requests: int = 0
+    bytes: int = 0
+    output: int = 0
+    unlimited: int = 0
+
+
+class Requests:
+    """Counts the requests of one batch, and renames their models by `rename`. `shares` has what is
+    for each model, by the client's name of it."""
+
+    def __init__(self, rename: Rename) -> None:
+        self._rename = rename
+        self.shares: dict[str, Share] = {}
+        self.count = 0
+
+    def body(self, body: Raw | bytes, at: str) -> bytes:
+        """The body of the next request, which stands `at` a line or a place, as it is sent.
+
+        Raises:
+            InvalidRequest: it is not one.
+            DragomanError: its model is none that the client may use here.
+        """
+        self.count += 1
+        if self.count > MOST_REQUESTS:
+            raise InvalidRequest.at(at, f"the batch has more than {MOST_REQUESTS} requests")
+        members = _members(body, at)
+        model = _value(members, "model")
+        if not isinstance(model, str) or not model:
+            raise InvalidRequest.at(at, "the request names no model")
+        share = self.shares.get(model)
+        if share is None:
+            share = self._share(model, at)
+        share.requests += 1
+        share.bytes += len(body)
+        limit = next((n for name in _LIMITS if (n := token_count(_value(members, name)))), None)
+        share.output += limit or 0
+        share.unlimited += limit is None
+        text = bytes(body)
+        return text if share.sent == model else replaced(text, "model", to_json(share.sent))
+
+    def _share(self, model: str, at: str) -> Share:
+        try:
+            sent = self._rename(model)
+        except DragomanError as error:
+            message = f"{at}: the model {model[:200]!r} cannot be used: {error.fault.message}"
+            fault = Fault(FaultKind.INVALID_REQUEST, message, param="model", code="invalid_model")
+            raise InvalidRequest(fault) from None
+        names = sum(len(one) + len(share.sent) for one, share in self.shares.items())
+        if len(self.shares) >= _MOST_MODELS or names + len(model) + len(sent) > _MOST_NAMES:
+            raise InvalidRequest.at(at, f"a batch may name {_MOST_MODELS} models, no more")
+        share = self.shares[model] = Share(sent)
+        return share
+
+
+class Lines:
+    """Splits text that comes in pieces into lines, and joins what `change` makes of each, which is
+    given with its number from 1."""
+
+    def __init__(self, change: Callable[[bytes, int], bytes]) -> None:
+        self._change = change
+        self._rest = bytearray()
+        self.number = 0
+
+    def feed(self, data: bytes) -> bytes:
+        """The lines that ended, changed.
+
+        Raises:
+            InvalidRequest: one is too long, or as `change`.
+        """
+        self._rest += data
+        if _NEWLINE not in data:
+            self._check()
+            return b""
+        *lines, rest = self._rest.split(_NEWLINE)
+        self._rest = rest
+        self._check()
+        return b"".join([self._changed(line) + _NEWLINE for line in lines])
+
+    def finish(self) -> bytes:
+        """The last line, if it has no end.
+
+        Raises:
+            InvalidRequest: as `feed`.
+        """
+        rest, self._rest = self._rest, bytearray()
+        return self._changed(rest) if rest else b""
+
+    def _changed(self, line: bytearray) -> bytes:
+        self.number += 1
+        return self._change(bytes(line), self.number) if line.strip() else bytes(line)
+
+    def _check(self) -> None:
+        if len(self._rest) > LONGEST_LINE:
+            raise InvalidRequest.at(f"line {self.number + 1}", "is too long")
+
+
+def request_lines(requests: Requests) -> Lines:
+    """The lines of a batch's file, `{"custom_id", "method", "url", "body"}` each."""
+
+    def change(line: bytes, number: int) -> bytes:
+        at = f"line {number}"
+        members = _members(line, at)
+        body = members.get("body")
+        if body is None:
+            raise InvalidRequest.at(at, "has no body")
+        sent = requests.body(body, at)
+        return line if sent == bytes(body) else replaced(line, "body", sent)
+
+    return Lines(change)
+
+
+class Results:
+    """Reads the results of a batch: renames models by `names`, which has the clients' by the
+    upstream's, and sums the `usage` of each model, by the upstream's name, of `counts` requests."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self.usage: dict[str, Usage] = {}
+        self.counts: dict[str, int] = {}
+        self.lines = Lines(self._line)
+
+    def _line(self, line: bytes, number: int) -> bytes:
+        """A line, with the client's name of the model: of an answer of either vendor."""
+        try:
+            outer = jsontext.members(line)
+            if "body" in outer and "method" in outer:
+                return replaced(line, "body", self._answer(bytes(outer["body"])))
+            for way in (("response", "body"), ("result", "message")):
+                if way[0] in outer and outer[way[0]] != b"null":
+                    inner = jsontext.members(outer[way[0]])
+                    if way[1] in inner and bytes(inner[way[1]])[:1] == b"{":
+                        answer = self._answer(bytes(inner[way[1]]))
+                        within = replaced(bytes(outer[way[0]]), way[1], answer)
+                        return replaced(line, way[0], within)
+        except JsonError:
+            pass
+        return line
+
+    def _answer(self, answer: bytes) -> bytes:
+        members = jsontext.members(answer)
+        model = _value(members, "model")
+        name = model if isinstance(model, str) else ""
+        sent = _sent_name(name, self._names)
+        usage = usage_of(_value(members, "usage"))
+        if usage is not None:
+            before = self.usage.get(sent)
+            self.usage[sent] = usage if before is None else summed(before, usage)
+            self.counts[sent] = self.counts.get(sent, 0) + 1
+        shown = self._names.get(sent, name)
+        return answer if shown == name else replaced(answer, "model", to_json(shown))
+
+
+def usage_of(value: Any) -> Usage | None:
+    """The usage that an answer of any of the vendors' forms tells, or a whole batch."""
+    if not isinstance(value, dict):
+        return None
+    given = _count(value, "input_tokens", "prompt_tokens")
+    output = _count(value, "output_tokens", "completion_tokens")
+    if given is None and output is None:
+        return None
+    read, written = _count(value, "cache_read_input_tokens"), None
+    if "cache_creation_input_tokens" in value:
+        written = _count(value, "cache_creation_input_tokens")
+        given = (given or 0) + (read or 0) + (written or 0)
+    else:
+        read = _part(value, ("input_tokens_details", "prompt_tokens_details"), "cached_tokens")
+    details = ("output_tokens_details", "completion_tokens_details")
+    return Usage(
+        input=given or 0,
+        output=output or 0,
+        cached=read,
+        cache_write=written,
+        reasoning=_part(value, details, "reasoning_tokens"),
+    )
+
+
+def _sent_name(model: str, names: Mapping[str, str]) -> str:
+    """The upstream's name under which a model was asked for that answers by this name: services
+    answer by a longer one, with a date."""
+    if model in names or not names:
+        return model
+    begun = [name for name in names if model.startswith(name)]
+    if begun:
+        return max(begun, key=len)
+    return next(iter(names)) if len(names) == 1 else model
+
+
+def _members(text: Raw | bytes, at: str) -> Mapping[str, Raw]:
+    try:
+        return jsontext.members(bytes(text))
+    except JsonError:
+        raise InvalidRequest.at(at, "is not a JSON object") from None
+
+
+def _value(members: Mapping[str, Raw], name: str) -> Any:
+    raw = members.get(name)
+    try:
+        return None if raw is None else jsontext.decode(raw)
+    except JsonError:
+        return None
+
+
+def _count(value: Mapping[str, Any], *names: str) -> int | None:
+    return next((n for name in names if (n := token_count(value.get(name))) is not None), None)
+
+
+def _part(value: Mapping[str, Any], within: tuple[str, ...], name: str) -> int | None:
+    for member in within:
+        if isinstance(details := value.get(member), dict):
+            return token_count(details.get(name))
+    return None

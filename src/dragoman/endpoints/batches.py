@@ -1,0 +1,304 @@
+"""Batches: what they may cost is reserved when they are made, and what they came to is counted
+once, when one is seen to have ended: by its client, or by the gateway, which looks after each."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from dragoman import jsontext
+from dragoman.canonical.errors import DragomanError, InvalidRequest
+from dragoman.canonical.usage import Usage, consistent
+from dragoman.config import Account
+from dragoman.edge.auth import Caller
+from dragoman.edge.incoming import DetachedSink, IncomingRequest, Received
+from dragoman.edge.record import Record
+from dragoman.endpoints.batch_lines import Rename, Results, Share, usage_of
+from dragoman.endpoints.call import EndpointCall
+from dragoman.endpoints.faces import FACES
+from dragoman.endpoints.parts import Parts
+from dragoman.endpoints.vendors import endpoints_of, is_spoken
+from dragoman.limits.rules import Expected, Rules
+from dragoman.prices.lookup import Charge, Prices
+from dragoman.prices.rates import BATCH
+from dragoman.protocols.base import Codec
+from dragoman.serving.answers import MOST_BYTES
+from dragoman.serving.bindings import service_at
+from dragoman.serving.bound_notes import BATCHES, Noted, things_in
+from dragoman.serving.limits.use import MOST_OUTPUT
+from dragoman.serving.plan import Plan
+from dragoman.storage.bound import BoundId
+from dragoman.storage.responses import ResponseStore
+from dragoman.upstream.errors import CallError
+
+_log = logging.getLogger("dragoman.gateway")
+
+FIRST_LOOK_S: Final = 300.0
+"""Seconds after which the gateway looks at a batch whose end nobody has seen; then twice as
+long each time, up to the longest."""
+_LONGEST_WAIT_S: Final = 3600.0
+_AT_ONCE: Final = 20
+"""Batches that are looked at one after another."""
+_RUNNING: Final = frozenset({"validating", "in_progress", "finalizing", "cancelling", "canceling"})
+PATHS: Final[Mapping[str, str]] = {"batch": "/batches", "message_batch": "/messages/batches"}
+"""Paths of batches below the version, by their kinds."""
+
+
+class Batches:
+    """The batches of clients, with one configuration."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._upstreams = parts.upstreams
+        self._bindings = parts.upstreams.ids
+        self._reserved = parts.reserved
+
+    def rename(self, caller: Caller, codec: Codec, chosen: list[Plan]) -> Rename:
+        """What renames the models of the requests of a batch, in the form of the protocol `codec`.
+        The first decides which upstream makes the batch: its plan is put into `chosen`."""
+
+        def sent(model: str) -> str:
+            plan = self._parts.plans.of(caller, model)
+            upstream = plan.upstream
+            if "batches" not in endpoints_of(upstream) or not is_spoken(codec, upstream):
+                raise InvalidRequest.at("model", f"{plan.upstream.name} makes no batches")
+            if not chosen:
+                chosen.append(plan)
+            first = chosen[0].upstream
+            if service_at(first.base_url) != service_at(plan.upstream.base_url):
+                problem = f"it leads to {plan.upstream.name}, another one before to {first.name}"
+                raise InvalidRequest.at("model", problem)
+            return plan.target.model
+
+        return sent
+
+    async def admit(self, call: EndpointCall, shares: Mapping[str, Share]) -> None:
+        """Reserve for a batch from the limits of its caller.
+
+        Raises:
+            DragomanError: a limit refuses it.
+            ClientGone: the client left while it waited for its turn.
+        """
+        caller, upstream = call.caller, call.plan.upstream.name
+        call.record.model = next(iter(shares), "")
+
+        def expect(rules: Rules) -> tuple[Expected, int]:
+            estimates = self._parts.admission.expected
+            given = output = cost = 0
+            unknown, billed = False, False
+            for share in shares.values():
+                read = estimates.input(caller.name, upstream, share.sent, share.bytes)
+                made = share.output + share.unlimited * estimates.output(caller.name, share.sent)
+                usage = Usage(input=read, output=min(made, MOST_OUTPUT))
+                charge = batch_charge(call.plan.prices, upstream, share.sent, usage, share.requests)
+                unknown, billed = unknown or charge.cost is None, billed or charge.billed
+                given, output, cost = (
+                    given + usage.input,
+                    output + usage.output,
+                    cost + (charge.cost or 0),
+                )
+            return Expected(given, output, cost=None if unknown else cost, billed=billed), 0
+
+        if caller.is_limited:
+            await self._parts.admission.admit_expected(
+                call.incoming, caller, call.record, call.plan.target, expect
+            )
+
+    def keep(self, call: EndpointCall, name: str) -> None:
+        """A batch was made: what its request has reserved is held until it has ended."""
+        admitted, call.record.admitted = call.record.admitted, None
+        if admitted is not None:
+            held = Record(caller=call.caller.name, team=call.caller.team)
+            held.admitted = admitted
+            self._reserved[call.caller.name, name] = held
+
+    async def look_due(self) -> None:
+        """Look at the batches that are due, and count those that have ended.
+
+        Raises:
+            DragomanError: the store cannot be used now.
+        """
+        store = self._bindings.store
+        if store is None:
+            return
+        now = time.time()
+        for bound in await store.ask(
+            lambda store: store.bound.take_due(now, now + _LONGEST_WAIT_S, _AT_ONCE)
+        ):
+            account = self._bindings.account_of(bound)
+            if account is None:
+                continue
+            again = min(2 * max(now - bound.created, FIRST_LOOK_S), _LONGEST_WAIT_S)
+            answer = await self._shown(account, bound)
+            if answer is not None:
+                await self.seen(bound, answer, account)
+            await self._look_again(bound, now + again)
+
+    async def _look_again(self, bound: BoundId, at: float) -> None:
+        store = self._bindings.store
+        assert store is not None
+        await store.ask(lambda store: store.bound.postpone(bound.name, bound.owner, at))
+
+    async def release(self) -> None:
+        """Give back what is reserved here for batches that another process has counted.
+
+        Raises:
+            DragomanError: the store cannot be used now.
+        """
+        store = self._bindings.store
+        assert store is not None
+        for key in list(self._reserved):
+            if not await store.ask(partial(_is_due, *key)) and key in self._reserved:
+                self._parts.admission.settle(self._reserved.pop(key), time.time())
+
+    async def seen(self, bound: BoundId, answer: Mapping[str, Any], account: Account) -> None:
+        """A batch was seen, as `answer` shows it. If it has ended, it is counted, unless it was.
+
+        Raises:
+            DragomanError: the store cannot be used now.
+        """
+        if bound.kind not in BATCHES or not has_ended(answer) or bound.due is None:
+            return
+        shares = Noted.of(bound.details).shares
+        things = things_in(answer, bound.kind, bound.owner, account.name, shares)
+        await self._bindings.bind(things)
+        try:
+            used = await self._used(bound, answer, account)
+        except CallError as error:
+            _log.warning("the results of the batch %s cannot be read: %s", bound.name, error)
+            return
+        store = self._bindings.store
+        assert store is not None
+        if await store.ask(lambda store: store.bound.settle(bound.name, bound.owner)):
+            await self._count(bound, account, used)
+
+    async def _used(
+        self, bound: BoundId, answer: Mapping[str, Any], account: Account
+    ) -> Mapping[str, tuple[Usage, int]]:
+        """What a batch that has ended used of each model, by the upstream's names, and for how many
+        requests.
+
+        Raises:
+            CallError: its results cannot be read.
+        """
+        shares = Noted.of(bound.details).shares
+        names = {str(share[0]): model for model, share in shares.items()}
+        whole = usage_of(answer.get("usage"))
+        counts = answer.get("request_counts")
+        if len(names) == 1 and whole is not None and isinstance(counts, dict):
+            return {next(iter(names)): (whole, max(1, int(counts.get("completed") or 1)))}
+        results = Results(names)
+        paths = [f"{PATHS[bound.kind]}/{bound.name}/results"]
+        if bound.kind == "batch":
+            file = answer.get("output_file_id")
+            paths = [f"/files/{file}/content"] if isinstance(file, str) else []
+        elif not answer.get("results_url"):
+            paths = []
+        for path in paths:
+            await self._read(account, path, results)
+        return {model: (usage, results.counts[model]) for model, usage in results.usage.items()}
+
+    async def _read(self, account: Account, path: str, results: Results) -> None:
+        builder = self._upstreams.builders.of(account)
+        await builder.ready()
+        async with await self._upstreams.client.send(
+            builder.bodyless("GET", path, "", {"accept": "*/*"})
+        ) as answer:
+            if answer.is_good:
+                async for chunk in answer:
+                    results.lines.feed(chunk)
+                results.lines.finish()
+
+    async def _shown(self, account: Account, bound: BoundId) -> Mapping[str, Any] | None:
+        """A batch as its service shows it; None if it does not."""
+        builder = self._upstreams.builders.of(account)
+        try:
+            await builder.ready()
+            path = f"{PATHS[bound.kind]}/{bound.name}"
+            async with await self._upstreams.client.send(
+                builder.bodyless("GET", path, "")
+            ) as answer:
+                body = await answer.read(MOST_BYTES)
+                return jsontext.object_of(body) if answer.is_good else None
+        except (CallError, DragomanError):
+            return None
+
+    async def _count(
+        self, bound: BoundId, account: Account, used: Mapping[str, tuple[Usage, int]]
+    ) -> None:
+        """Count what a batch came to."""
+        shares = Noted.of(bound.details).shares
+        models = {str(share[0]): model for model, share in shares.items()}
+        caller = self._bindings.caller(bound.owner)
+        reserved = self._reserved.pop((bound.owner, bound.name), None)
+        path = f"/v1{PATHS[bound.kind]}"
+        plan = self._parts.plans.without_model(caller, account.upstream)
+        for sent, (usage, requests) in used.items():
+            record, reserved = reserved or Record(caller=bound.owner, team=caller.team), None
+            record.model, record.upstream, record.upstream_model = (
+                models.get(sent, sent),
+                account.upstream,
+                sent,
+            )
+            record.account, record.attempts = account.name, 1
+            record.usage = replace(consistent(usage), tier=BATCH)
+            record.charge = batch_charge(
+                plan.prices, account.upstream, sent, record.usage, requests
+            )
+            if record.admitted is None and caller.is_limited:
+                await self._parts.admission.adopt(caller, record)
+            self._parts.record_end(_incoming(path, bound, self._parts), record)
+        if reserved is not None:
+            self._parts.admission.settle(reserved, time.time())
+
+
+def _is_due(owner: str, name: str, store: ResponseStore) -> bool:
+    return store.bound.is_due(name, owner)
+
+
+def has_ended(answer: Mapping[str, Any]) -> bool:
+    """Whether a batch, as its service shows it, has ended."""
+    status = answer.get("status", answer.get("processing_status"))
+    return isinstance(status, str) and status not in _RUNNING
+
+
+def batch_charge(prices: Prices, upstream: str, model: str, usage: Usage, requests: int) -> Charge:
+    """What so many requests of a batch cost together: by the batch price, or half of the usual one
+    where none is known. Each counts as having an equal part of the prompt."""
+    now = time.time()
+    one = replace(usage, input=usage.input // max(requests, 1), tier=BATCH)
+    basis, price = prices.quote(upstream, model, now).priced(BATCH, one.input)
+    charge = prices.charge(upstream, model, one, now)
+    if price is None or charge.cost is None:
+        return charge
+    cost = price.cost_of(usage, max(requests, 1))
+    return replace(charge, basis=basis, cost=cost if price.tier == BATCH else cost // 2)
+
+
+def shares_of(noted: Mapping[str, Sequence[Any]]) -> dict[str, Share]:
+    """What is for each model of a batch, as it was noted."""
+    return {model: Share(*share) for model, share in noted.items()}
+
+
+def as_noted(shares: Mapping[str, Share]) -> Mapping[str, Sequence[Any]]:
+    """The same to be noted."""
+    return {
+        model: [share.sent, share.requests, share.bytes, share.output, share.unlimited]
+        for model, share in shares.items()
+    }
+
+
+def _incoming(path: str, bound: BoundId, parts: Parts) -> IncomingRequest:
+    """The request that a batch is counted as."""
+    codec = FACES["anthropic" if bound.kind == "message_batch" else "openai"]
+    assert codec is not None
+    incoming = IncomingRequest(
+        Received.internal(path, {}, b"", DetachedSink()), codec, parts.clock(), path
+    )
+    incoming.status = 200
+    return incoming

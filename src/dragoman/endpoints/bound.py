@@ -1,0 +1,438 @@
+"""Endpoints of things that one account has for one client, such as files: made, listed, shown,
+changed, downloaded and deleted, by the account that has them alone."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from dragoman import jsontext
+from dragoman.accounts.pool import Lease
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
+from dragoman.config import Upstream
+from dragoman.edge.auth import Caller
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.endpoints.batch_files import BatchFile, batch_file
+from dragoman.endpoints.batch_lines import Requests, Results, Share
+from dragoman.endpoints.batches import FIRST_LOOK_S, Batches, as_noted, has_ended, shares_of
+from dragoman.endpoints.bound_lists import ListForm, asked_ids, asked_page, listed
+from dragoman.endpoints.call import EndpointCall
+from dragoman.endpoints.exchange import EndpointExchange
+from dragoman.endpoints.faces import FACES
+from dragoman.endpoints.members import replaced
+from dragoman.endpoints.streams import deliver_bytes
+from dragoman.endpoints.table import Row
+from dragoman.endpoints.uploads import Upload, Uploads
+from dragoman.endpoints.vendors import endpoints_of, is_spoken
+from dragoman.jsontext import JsonError
+from dragoman.protocols.base import to_json
+from dragoman.protocols.bound_ids import ids_in, not_held
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.raw import join_list, split_list, split_object
+from dragoman.serving.answers import MOST_BYTES
+from dragoman.serving.bindings import service_at
+from dragoman.serving.bound_notes import BATCHES, SECOND_FORM, Noted, things_in
+from dragoman.serving.failures import Failure, failed_call
+from dragoman.serving.plan import Plan
+from dragoman.storage.bound import BoundId, Page
+from dragoman.upstream.errors import CallError
+from dragoman.upstream.request import BodySource
+from dragoman.upstream.response import UpstreamResponse
+
+_log = logging.getLogger("dragoman.gateway")
+
+UPSTREAM = b"x-dragoman-upstream"
+"""Header in which a client names the upstream that is to make something."""
+_PASSED = (b"content-type", b"openai-beta", b"range")
+"""Headers of clients that are passed on besides those of the protocol."""
+_FIELDS = {"purpose": 64}
+_TAKEN = Fault(
+    FaultKind.INTERNAL, "The service gave an id that it has given before.", code="server_error"
+)
+
+
+class Sending(Struct):
+    """What a request sends: a body that is held, or comes, or of a batch waits in a file; the
+    upstream that its models lead to, if it has any; and what of it is for each of them."""
+
+    body: bytes = b""
+    upload: Upload | None = None
+    file: BatchFile | None = None
+    plan: Plan | None = None
+    shares: Mapping[str, Share] = {}
+
+    def close(self) -> None:
+        """Free what is held."""
+        for one in (self.upload, self.file):
+            if one is not None:
+                one.close()
+
+
+class BoundThings:
+    """Serves the rows of things that accounts have."""
+
+    def __init__(self, exchange: EndpointExchange) -> None:
+        self._exchange = exchange
+        self._bindings = exchange.upstreams.ids
+        self._batches = Batches(exchange.parts)
+        server = exchange.server
+        self._spool_dir = server.spool_dir
+        self._uploads = Uploads(server.upload_limit_bytes, server.spool_dir)
+
+    async def serve(
+        self,
+        row: Row,
+        parameters: Mapping[str, str],
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+    ) -> None:
+        """Serve one request.
+
+        Raises:
+            DragomanError: it cannot be sent; nothing was sent to the client.
+            ClientGone: the client left.
+        """
+        if self._bindings.store is None:
+            message = f"{row.path} needs a store in this gateway, which knows whose each thing is."
+            raise DragomanError(Fault(FaultKind.NOT_FOUND, message, code="unsupported_endpoint"))
+        name = parameters.get("id", "")
+        if not name and row.method == "GET":
+            await self._list(row, incoming, caller)
+            return
+        if name:
+            # An unknown id is told before a body is read.
+            await self._own([name], caller)
+        sending = await self._read(row, incoming, caller)
+        try:
+            await self._send(row, name, sending, incoming, caller, record)
+        finally:
+            sending.close()
+
+    async def _list(self, row: Row, incoming: IncomingRequest, caller: Caller) -> None:
+        """Answer with a page of the caller's own things.
+
+        Raises:
+            DragomanError: there is no such page.
+        """
+        form: ListForm = "anthropic" if is_anthropic(incoming) else "openai"
+        page, owner, kind = asked_page(incoming.query, form), caller.name, kind_of(row, incoming)
+        store = self._bindings.store
+        assert store is not None
+        if form == "anthropic" and (ids := asked_ids(incoming.query)):
+            known = (await self._bindings.find(ids, caller)).values()
+            things = [one for one in known if one.kind == kind]
+            incoming.reply(200, to_json(listed(things, Page(len(things) + 1), form)))
+            return
+        found = await store.ask(lambda store: store.bound.page(owner, kind, page))
+        if found is None:
+            raise not_held(page.before or page.after)
+        incoming.reply(200, to_json(listed(found, page, form)))
+
+    async def _read(self, row: Row, incoming: IncomingRequest, caller: Caller) -> Sending:
+        """What a request sends.
+
+        Raises:
+            DragomanError, ClientGone: it cannot be read, or is no request.
+        """
+        if row.method != "POST":
+            return Sending()
+        chosen: list[Plan] = []
+        rename = self._batches.rename(caller, incoming.codec, chosen)
+        media = incoming.headers.get(b"content-type", b"")
+        if row.body == "multipart" and media.lower().startswith(b"multipart/"):
+            is_new_file = "file" in row.makes and not is_anthropic(incoming)
+            needed = frozenset({"purpose"} if is_new_file else ())
+            upload = await self._uploads.form(incoming, _FIELDS, needed)
+            purpose = upload.fields.get("purpose")
+            if not is_new_file or purpose is None or purpose.value != b"batch":
+                return Sending(upload=upload)
+            try:
+                file = await batch_file(upload, self._spool_dir, rename)
+            except BaseException:
+                upload.close()
+                raise
+            return Sending(b"", upload, file, chosen[0], file.requests.shares)
+        body = await incoming.body(self._exchange.server.body_limit_bytes)
+        if row.makes == ("upload",) and (jsontext.object_of(body) or {}).get("purpose") == "batch":
+            problem = "upload a batch's file by POST /v1/files: its requests are counted there"
+            raise InvalidRequest.at("purpose", problem)
+        if row.makes != ("message_batch",) or not body or row.model == "id":
+            return Sending(body)
+        requests = Requests(rename)
+        body = _renamed(body, requests)
+        return Sending(body, plan=chosen[0], shares=requests.shares)
+
+    async def _send(
+        self,
+        row: Row,
+        name: str,
+        sending: Sending,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+    ) -> None:
+        call = EndpointCall(row, incoming, caller, record, "")
+        call.size = len(sending.body)
+        used = await self._own([*([name] if name else ()), *_named(sending.body)], caller)
+        if used:
+            account = self._bindings.one_account(used)
+            call.only = account.name
+            call.plans = [self._exchange.plan_at(caller, account.upstream)]
+        else:
+            upstream = self._chosen(call) if sending.plan is None else sending.plan.upstream
+            call.plans = [self._exchange.plan_at(caller, upstream.name)]
+            call.only = await self._usual_account(call)
+        call.follow(call.plans[0])
+        if row.makes == ("batch",) and not name:
+            sending.shares = shares_of(Noted.of(used[0].details).shares) if used else {}
+            if not sending.shares:
+                problem = "its requests were not counted: upload it here for the purpose batch"
+                raise InvalidRequest.at("input_file_id", problem)
+        is_batch = row.model == "none" and row.makes and row.makes[0] in BATCHES
+        if is_batch:
+            await self._batches.admit(call, sending.shares)
+        elif row.method == "POST":
+            await self._exchange.admit(call)
+
+        async def attempt(call: EndpointCall, lease: Lease) -> None:
+            try:
+                await self._attempt(call, lease, sending, used[0] if name else None)
+            except Failure:
+                upload = sending.upload
+                if upload is not None and sending.file is None:
+                    call.can_repeat = call.can_repeat and upload.can_repeat
+                raise
+
+        await self._exchange.run(call, attempt)
+
+    async def _own(self, names: Sequence[str], caller: Caller) -> list[BoundId]:
+        """The caller's things of these names, each once.
+
+        Raises:
+            DragomanError: NOT_FOUND: one is not the caller's.
+        """
+        if not names:
+            return []
+        found = await self._bindings.find(names, caller)
+        for one in names:
+            if one not in found:
+                raise not_held(one)
+        return [found[one] for one in dict.fromkeys(names)]
+
+    def _chosen(self, call: EndpointCall) -> Upstream:
+        """The upstream that makes something: the one that the client names, or the only service
+        that has the endpoint.
+
+        Raises:
+            DragomanError: NOT_FOUND: none has it.
+            InvalidRequest: several have, and the client names none of them.
+        """
+        caller = call.caller
+        wanted = call.incoming.headers.get(UPSTREAM, b"").decode("latin-1")
+        found = [
+            one
+            for one in self._bindings.upstreams
+            if call.row.capability in endpoints_of(one)
+            and is_spoken(call.incoming.codec, one)
+            and (caller.upstreams is None or one.name in caller.upstreams)
+            and self._exchange.upstreams.pool.size(one.name)
+            and wanted in ("", one.name)
+        ]
+        if not found:
+            message = f"No upstream has {call.row.path} ({call.row.capability})."
+            raise DragomanError(Fault(FaultKind.NOT_FOUND, message, code="unsupported_endpoint"))
+        if len({service_at(one.base_url) for one in found}) > 1:
+            names = ", ".join(one.name for one in found)
+            raise InvalidRequest.at(UPSTREAM.decode(), f"name one of these upstreams: {names}")
+        return found[0]
+
+    async def _usual_account(self, call: EndpointCall) -> str:
+        """The account to ask for something new: the one that made what the client has, so that one
+        request may name both, while it can be asked; empty for any."""
+        pool, upstream = self._exchange.upstreams.pool, call.plans[0].upstream.name
+        names = [one.name for one in pool.accounts() if one.upstream == upstream]
+        store, owner = self._bindings.store, call.caller.name
+        if len(names) < 2 or store is None:
+            return ""
+        newest = await store.ask(lambda store: store.bound.newest(owner, names))
+        if newest is None:
+            return ""
+        state = pool.state(newest)
+        return "" if state.disabled or state.exhausted or state.cooling else newest
+
+    async def _attempt(
+        self, call: EndpointCall, lease: Lease, sending: Sending, thing: BoundId | None
+    ) -> None:
+        """Call the upstream with one account, and deliver its answer. `thing` is what the path
+        names.
+
+        Raises:
+            Failure: nothing of an answer was sent to the client.
+        """
+        incoming, row = call.incoming, call.row
+        noted = Noted() if thing is None else Noted.of(thing.details)
+        path = incoming.path.removeprefix("/v1")
+        headers = dict(incoming.codec.endpoint.passed_on(incoming.headers))
+        for header in _PASSED:
+            if header in incoming.headers:
+                headers[header.decode()] = incoming.headers[header].decode("latin-1")
+        if noted.shares:
+            headers.pop("range", None)
+        body: bytes | BodySource = sending.body
+        if sending.file is not None:
+            body = sending.file.anew()
+        elif sending.upload is not None:
+            body = sending.upload.body({})
+        if row.stream != "none":
+            headers["accept"] = "*/*"
+        answer, builder = await self._exchange.send(
+            call,
+            lease,
+            lambda builder: (
+                builder.post(path, body, headers, stream=False, proxy=lease.proxy)
+                if row.method == "POST"
+                else builder.bodyless(row.method, path, incoming.query.decode("latin-1"), headers)
+            ),
+        )
+        try:
+            if row.stream != "none":
+                await self._download(call, lease, answer, noted)
+                return
+            content = await answer.read(MOST_BYTES, incoming.reserve)
+        except CallError as error:
+            if incoming.status:
+                raise
+            raise failed_call(error, call.plan.upstream.name) from None
+        finally:
+            call.record.bytes_down = answer.received
+            answer.close()
+        call.begins(lease)
+        lease.succeeded()
+        content = builder.mask.secrets_in(content)
+        content = await self._note(call, lease.account.name, content, thing, sending.shares)
+        incoming.reply(answer.status, content, call.headers())
+
+    async def _download(
+        self, call: EndpointCall, lease: Lease, answer: UpstreamResponse, noted: Noted
+    ) -> None:
+        """Pass content on, with the client's names of models in that of a batch."""
+        if not noted.shares:
+            await deliver_bytes(call, lease, answer, b"")
+            return
+        results = Results({str(share[0]): model for model, share in noted.shares.items()})
+        chunk = await anext(answer, b"")
+        call.begins(lease)
+        lease.succeeded()
+        media = answer.headers.get("content-type", "application/octet-stream")
+        call.incoming.start(200, call.headers(), b"content-type: %b\r\n" % media.encode("latin-1"))
+        while chunk:
+            if shown := results.lines.feed(chunk):
+                await call.incoming.write(shown)
+            chunk = await anext(answer, b"")
+        call.incoming.end(results.lines.finish())
+
+    async def _note(
+        self,
+        call: EndpointCall,
+        account: str,
+        content: bytes,
+        thing: BoundId | None,
+        shares: Mapping[str, Share],
+    ) -> bytes:
+        """Note what an answer tells of, before the client sees it. Returns what it sees.
+
+        Raises:
+            DragomanError: the store cannot be used now, or an id is not new.
+        """
+        row, caller = call.row, call.caller
+        if row.method == "DELETE":
+            if row.makes and thing is not None:
+                await self._bindings.unbind(thing.name, caller)
+            return content
+        answer: JsonObject = jsontext.object_of(content) or {}
+        kind = kind_of(row, call.incoming) if row.makes else ""
+        noted = as_noted(shares) if thing is None else Noted.of(thing.details).shares
+        things = things_in(answer, kind, caller.name, account, noted)
+        if thing is None and kind in BATCHES:
+            due = time.time() + FIRST_LOOK_S
+            things = [replace(one, due=due) if one.kind == kind else one for one in things]
+        refused = await self._bindings.bind(things) if things else []
+        if kind and answer.get("id") in refused:
+            _log.error("the account %s gave the id %.80r again", account, answer.get("id"))
+            raise DragomanError(_TAKEN)
+        if kind not in BATCHES:
+            return content
+        if thing is None:
+            self._batches.keep(call, str(answer.get("id")))
+        elif has_ended(answer):
+            found = self._bindings.account_of(thing)
+            if found is not None:
+                await self._batches.seen(thing, answer, found)
+        url = answer.get("results_url")
+        if isinstance(url, str):
+            own = f"{_own_url(call.incoming)}/v1/messages/batches/{answer.get('id')}/results"
+            content = replaced(content, "results_url", to_json(own))
+        return content
+
+
+def is_anthropic(incoming: IncomingRequest) -> bool:
+    """Whether a client speaks Anthropic's form of a path that both vendors have."""
+    return incoming.codec is FACES["anthropic"]
+
+
+def kind_of(row: Row, incoming: IncomingRequest) -> str:
+    """The kind of what a row makes, shows and lists."""
+    second = row.face == "by_header" and is_anthropic(incoming)
+    return SECOND_FORM if second else row.makes[0]
+
+
+def _named(body: bytes) -> list[str]:
+    """The ids that a JSON body names.
+
+    Raises:
+        InvalidRequest: it is not JSON.
+    """
+    if not body:
+        return []
+    try:
+        return list(dict.fromkeys(ids_in(jsontext.decode(body))))
+    except JsonError:
+        raise InvalidRequest.at("", "The request body is not valid JSON.") from None
+
+
+def _renamed(body: bytes, requests: Requests) -> bytes:
+    """The body of a message batch, with the models of its requests renamed and counted.
+
+    Raises:
+        InvalidRequest: it is none.
+        DragomanError: a model cannot be used.
+    """
+    try:
+        given = split_list(jsontext.members(body).get("requests"))
+    except JsonError:
+        given = None
+    if not given:
+        raise InvalidRequest.at("requests", "must be an array of requests")
+    sent: list[Raw] = []
+    for place, one in enumerate(given):
+        at = f"requests.{place}"
+        members = split_object(one)
+        params = None if members is None else members.get("params")
+        if params is None:
+            raise InvalidRequest.at(at, "has no params")
+        renamed = requests.body(params, at)
+        sent.append(Raw(replaced(bytes(one), "params", renamed)))
+    return replaced(body, "requests", bytes(join_list(sent)))
+
+
+def _own_url(incoming: IncomingRequest) -> str:
+    """The address at which a client calls the gateway."""
+    scheme = incoming.headers.get(b"x-forwarded-proto", b"http")
+    host = incoming.headers.get(b"host", b"").decode("latin-1")
+    return f"{'https' if scheme == b'https' else 'http'}://{host}"

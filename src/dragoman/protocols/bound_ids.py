@@ -1,0 +1,117 @@
+"""Ids of things that a service holds for an account, as requests and answers name them: files,
+containers, vector stores, conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from msgspec import Raw
+
+from dragoman import jsontext
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
+from dragoman.jsontext import JsonError
+from dragoman.protocols.raw import hides_words
+
+MOST_NAMED: Final = 100
+"""Ids that one request may name. Of more, one more than these is found."""
+
+_NAMING: Final = frozenset(
+    {"file_id", "file_ids", "input_file_id", "container_id", "vector_store_ids", "container"}
+)
+"""Members whose texts are ids, wherever they stand."""
+_FREE: Final = frozenset({"arguments", "input_schema", "metadata", "parameters", "schema"})
+"""Members in which a client may have anything."""
+_CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+"""Parts whose `input` may have anything, too."""
+FILES: Final = (b'"file_id',)
+"""Words by which files are named."""
+TOOLS: Final = (*FILES, b'"container', b'"vector_store_ids"')
+"""Words by which tools name what they are to use."""
+
+
+def naming(
+    within: Mapping[str, tuple[bytes, ...]], whole: Iterable[str] = ()
+) -> Callable[[Mapping[str, Raw]], tuple[str, ...]]:
+    """The function behind `Passthrough.bound_ids`, for a protocol that names ids anywhere in the
+    members `within`, each by some of these words, and as the members `whole`: as a text, or an
+    object with an `id`.
+
+    A request that has no word for an id is only searched for these words.
+    """
+    direct = tuple(whole)
+
+    def bound_ids(members: Mapping[str, Raw]) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for name in direct:
+            if name in members:
+                value = _decoded(name, members[name])
+                if isinstance(value, dict):
+                    value = value.get("id")
+                found |= dict.fromkeys(_texts(value))
+        for name, words in within.items():
+            raw = members.get(name)
+            if raw is not None and _may_name(bytes(raw), words):
+                named = ids_in(_decoded(name, raw))
+                found |= dict.fromkeys(islice(named, MOST_NAMED + 1))
+        return tuple(found)
+
+    return bound_ids
+
+
+def ids_in(value: Any) -> Iterator[str]:
+    """The ids that JSON names, wherever they stand: not in what a client has made up itself."""
+    left = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, list):
+            left += reversed(value)
+        elif isinstance(value, dict):
+            is_call = value.get("type") in _CALLS
+            for name, inner in reversed(value.items()):
+                if name in _NAMING:
+                    yield from _texts(inner)
+                is_free = name in _FREE or (is_call and name == "input")
+                if isinstance(inner, dict | list) and not is_free:
+                    left.append(inner)
+
+
+def _may_name(text: bytes, words: tuple[bytes, ...]) -> bool:
+    if any(text.find(word) >= 0 for word in words):
+        return True
+    return text.find(b"\\u00") >= 0 and hides_words(text)
+
+
+def _texts(value: Any) -> list[str]:
+    given = value if isinstance(value, list) else [value]
+    return [one for one in given if isinstance(one, str) and one]
+
+
+def _decoded(name: str, raw: Raw) -> Any:
+    try:
+        return jsontext.decode(raw)
+    except JsonError:
+        raise InvalidRequest.at(name, "is not valid JSON text") from None
+
+
+def not_held(name: str) -> DragomanError:
+    """The error for an id that is unknown, or another client's, in the vendors' words."""
+    shown = name[:_LONGEST_SHOWN]
+    if name.startswith("file-"):
+        return DragomanError(Fault(FaultKind.NOT_FOUND, f"No such File object: {shown}", "id"))
+    if name.startswith(("file_", "files/")):
+        return DragomanError(Fault(FaultKind.NOT_FOUND, f"File not found: {shown}"))
+    kind = next((words for prefix, words in _KINDS.items() if name.startswith(prefix)), "Object")
+    return DragomanError(Fault(FaultKind.NOT_FOUND, f"{kind} with id '{shown}' not found."))
+
+
+_LONGEST_SHOWN: Final = 256
+_KINDS: Final = {
+    "batch_": "Batch",
+    "conv_": "Conversation",
+    "cntr_": "Container",
+    "msgbatch_": "Message batch",
+    "upload_": "Upload",
+    "vs_": "Vector store",
+}

@@ -1,0 +1,134 @@
+"""What is noted of a thing that a service holds for a client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from math import inf
+from typing import Any, Final
+
+from msgspec import Struct
+
+from dragoman import jsontext
+from dragoman.jsontext import JsonError
+from dragoman.protocols.base import to_json_text
+from dragoman.storage.bound import MOST_DETAIL, BoundId
+
+SECOND_FORM: Final = "file_"
+"""The kind of files whose ids begin so: the service that has them lists them in a form of its own,
+and apart from those of the kind `file`."""
+BATCHES: Final = ("batch", "message_batch")
+_FOUND: Final[Mapping[str, str]] = {
+    "output_file_id": "file",
+    "error_file_id": "file",
+    "file_id": "file",
+    "container_id": "container",
+    "container": "container",
+}
+"""The kinds of ids in answers, by the members that have them."""
+_OUTPUTS: Final = ("output_file_id", "error_file_id")
+
+
+class Noted(Struct, frozen=True):
+    """What is noted of a thing: its object as the service showed it, as far as there is room, and
+    what of a batch is for each model."""
+
+    shown: Mapping[str, Any] = {}
+    shares: Mapping[str, Sequence[Any]] = {}
+
+    @classmethod
+    def of(cls, details: str) -> Noted:
+        """Read what was noted."""
+        try:
+            value = jsontext.decode(details)
+        except JsonError:
+            return cls()
+        return cls(value.get("shown") or {}, value.get("shares") or {})
+
+    def details(self) -> str:
+        """The text to be stored. Of an object that is too large its largest members are left
+        out."""
+        shares = {"shares": self.shares} if self.shares else {}
+        shown = dict(self.shown)
+        while len(text := to_json_text({"shown": shown, **shares})) > MOST_DETAIL and shown:
+            del shown[max(shown, key=lambda name: (name != "id", len(to_json_text(shown[name]))))]
+        return text
+
+
+def things_in(
+    answer: Any, kind: str, owner: str, account: str, shares: Mapping[str, Any] = {}
+) -> list[BoundId]:
+    """The things that an answer tells of: the one of `kind` that it shows, if it is one, and those
+    that it names, for their owner, with the account that answered."""
+    now = time.time()
+    found: dict[str, BoundId] = {}
+    name = answer.get("id") if kind else None
+    if isinstance(name, str) and name:
+        found[name] = BoundId(
+            name=name,
+            owner=owner,
+            account=account,
+            kind=kind,
+            created=seconds(answer.get("created_at")) or now,
+            expires=_expiry(answer, kind),
+            details=Noted(answer, shares).details(),
+        )
+    if kind == "upload" and isinstance(file := answer.get("file"), dict):
+        found |= {one.name: one for one in things_in(file, "file", owner, account)}
+    for member, named in _named(answer):
+        kind_named = SECOND_FORM if named.startswith(SECOND_FORM) else _FOUND[member]
+        if named not in found:
+            about = {"id": named, "object": kind_named, "created_at": int(now)}
+            if member in _OUTPUTS:
+                about["purpose"] = "batch_output"
+            shown = Noted(about, shares if member in _OUTPUTS else {})
+            found[named] = BoundId(
+                name=named,
+                owner=owner,
+                account=account,
+                kind=kind_named,
+                created=now,
+                details=shown.details(),
+            )
+    return list(found.values())
+
+
+def _named(answer: Any) -> Iterator[tuple[str, str]]:
+    """The ids of other things in an answer, by their members."""
+    left = [answer]
+    while left:
+        value = left.pop()
+        if isinstance(value, list):
+            left += value
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                if name == "container" and isinstance(inner, dict):
+                    inner = inner.get("id")
+                if name in _FOUND and isinstance(inner, str) and inner:
+                    yield name, inner
+                elif isinstance(inner, dict | list) and name not in ("metadata", "attributes"):
+                    left.append(inner)
+
+
+def _expiry(answer: Mapping[str, Any], kind: str) -> float:
+    """When a thing is gone. What a batch tells is when its requests are given up."""
+    if kind in BATCHES:
+        return time.time() + _BATCH_KEPT_S
+    return seconds(answer.get("expires_at")) or inf
+
+
+def seconds(value: Any) -> float | None:
+    """A time of either vendor in Unix seconds."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value) if 0 < value < _FAR else None
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value).timestamp()
+        except ValueError:
+            return None
+    return None
+
+
+_FAR: Final = 10**11
+_BATCH_KEPT_S: Final = 90 * 24 * 3600.0

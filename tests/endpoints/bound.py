@@ -1,0 +1,128 @@
+"""Gateways over one store, whose upstreams hold files and batches of two accounts each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+
+from dragoman.config import read_config
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
+from tests.gateway.http import TRUSTS_NOBODY
+
+ME, YOU = "sk-client-me-000001", "sk-client-you-00001"
+KEYS = ("sk-sim-one", "sk-sim-two")
+_ENDPOINTS = '["files", "uploads", "batches", "conversations", "vector_stores", "containers"]'
+_UPSTREAMS = """
+[[upstreams]]
+name = "chat"
+protocol = "openai_chat"
+base_url = "{url}"
+endpoints = {endpoints}
+[[upstreams]]
+name = "responses"
+protocol = "openai_responses"
+base_url = "{url}"
+endpoints = {endpoints}
+stored_responses = "pass"
+[[upstreams]]
+name = "messages"
+protocol = "anthropic_messages"
+base_url = "{url}"
+[[routes]]
+match = "my-*"
+upstream = "chat"
+model = "sim-text"
+[[routes]]
+match = "claude-*"
+upstream = "messages"
+model = "sim-text"
+"""
+_CLIENT = """
+[[clients]]
+name = "{name}"
+key = "{key}"
+{rules}
+"""
+_ACCOUNT = """
+[[accounts]]
+name = "{upstream}-{key}"
+upstream = "{upstream}"
+key = "{key}"
+"""
+PRICES = """
+[[prices]]
+upstream = "{upstream}"
+model = "*"
+input = 1.0
+output = 10.0
+"""
+
+
+class Gateways:
+    """Opens gateways that share a store, and so the things of their clients."""
+
+    def __init__(self, simulator: RunningSimulator, folder: Path, url: str) -> None:
+        self.simulator = simulator
+        self.folder = folder
+        self._storage = f'url = "{url}"' if url else 'path = "store.db"'
+        self._stack = ExitStack()
+
+    def open(self, rules: str = "", more: str = "", keys: tuple[str, ...] = KEYS) -> RunningGateway:
+        """One more gateway. `rules` are those of the first client."""
+        accounts = "".join(
+            _ACCOUNT.format(upstream=upstream, key=key)
+            for upstream in ("chat", "responses", "messages")
+            for key in keys
+        )
+        clients = _CLIENT.format(name="me", key=ME, rules=rules)
+        clients += _CLIENT.format(name="you", key=YOU, rules="")
+        made = _UPSTREAMS.format(url=self.simulator.base_url, endpoints=_ENDPOINTS)
+        file = self.folder / "dragoman.toml"
+        file.write_text(f"[storage]\n{self._storage}\n{clients}{made}{accounts}{more}")
+        return self._stack.enter_context(running_gateway(read_config(file)))
+
+    def openai(self, gateway: RunningGateway, key: str = ME) -> openai.OpenAI:
+        """A client of OpenAI's SDK."""
+        http = openai.DefaultHttpxClient(verify=TRUSTS_NOBODY)
+        url = gateway.openai_base_url
+        made = openai.OpenAI(base_url=url, api_key=key, max_retries=0, http_client=http)
+        return self._stack.enter_context(made)
+
+    def anthropic(self, gateway: RunningGateway, key: str = ME) -> anthropic.Anthropic:
+        """A client of Anthropic's SDK."""
+        http = anthropic.DefaultHttpxClient(verify=TRUSTS_NOBODY)
+        url = gateway.base_url
+        made = anthropic.Anthropic(base_url=url, api_key=key, max_retries=0, http_client=http)
+        return self._stack.enter_context(made)
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@contextmanager
+def gateways(simulator: RunningSimulator, folder: Path, url: str) -> Iterator[Gateways]:
+    """Gateways over a store in `folder`, or in the PostgreSQL database of `url`."""
+    made = Gateways(simulator, folder, url)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def batch_lines(*models: str, most: int | None = 100) -> bytes:
+    """The file of a batch, with a request for each of these models."""
+    lines = []
+    for number, model in enumerate(models):
+        body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": "é"}]}
+        if most is not None:
+            body["max_tokens"] = most
+        line = {"custom_id": f"r{number}", "method": "POST", "url": "/v1/chat/completions"}
+        lines.append(json.dumps({**line, "body": body}) + "\n")
+    return "".join(lines).encode()

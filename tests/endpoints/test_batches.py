@@ -1,0 +1,233 @@
+"""Batches: made, polled, cancelled and read by the vendors' SDKs, and counted once."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.server.testing import RunningGateway
+from tests.endpoints.bound import ME, PRICES, YOU, Gateways, batch_lines, gateways
+from tests.gateway.administration import eventually
+from tests.gateway.http import KEY, call
+from tests.gateway.processes import STORE, gateway_process
+
+BUDGET = """
+[[clients.limits]]
+kind = "cost"
+window = "30d"
+amount = 0.01
+"""
+TOKENS = 25
+"""Of each request of a simulated batch."""
+
+
+@pytest.fixture
+def service() -> Iterator[RunningSimulator]:
+    with running_simulator() as running:
+        yield running
+
+
+@pytest.fixture
+def opened(service: RunningSimulator, tmp_path: Path) -> Iterator[Gateways]:
+    with gateways(service, tmp_path, "") as made:
+        yield made
+
+
+def make(client: openai.OpenAI, *models: str, most: int | None = 100) -> Any:
+    """A batch with a request for each of these models."""
+    file = ("in.jsonl", io.BytesIO(batch_lines(*models, most=most)))
+    made = client.files.create(file=file, purpose="batch")
+    return client.batches.create(
+        input_file_id=made.id, endpoint="/v1/chat/completions", completion_window="24h"
+    )
+
+
+def requests(*models: str) -> Any:
+    """The requests of a message batch."""
+    return [
+        {
+            "custom_id": f"r{number}",
+            "params": {"model": model, "max_tokens": 100,
+                       "messages": [{"role": "user", "content": "é"}]},
+        }
+        for number, model in enumerate(models)
+    ]  # fmt: skip
+
+
+def used(gateway: RunningGateway) -> int:
+    """The tokens that the client of the tests has used."""
+    total = call(gateway.base_url, "GET", "/v1/usage", key=ME).json["total"]
+    return int(total["input_tokens"] + total["output_tokens"])
+
+
+def limit_of(gateway: RunningGateway) -> dict[str, str]:
+    """The limit of the client of the tests: what is used of it, and reserved."""
+    (limit,) = call(gateway.base_url, "GET", "/v1/key", key=ME).json["limits"]
+    return dict(limit)
+
+
+def make_due(folder: Path) -> None:
+    """Have all batches looked at now."""
+    with closing(sqlite3.connect(folder / "store.db")) as store, store:
+        store.execute("UPDATE kept_elsewhere SET due = 1 WHERE due IS NOT NULL")
+
+
+def test_a_batch_has_the_clients_names_of_models(opened: Gateways) -> None:
+    """In it are those of the upstream; out of it come the client's, and the lines as they were."""
+    gateway, service = opened.open(), opened.simulator
+    mine = opened.openai(gateway)
+    batch = make(mine, "my-model", "my-model", "my-other")
+    (sent,) = [
+        one for one in service.app.holdings.held.values() if one.shown.get("purpose") == "batch"
+    ]
+    expected = batch_lines("my-model", "my-model", "my-other")
+    for name in (b"my-model", b"my-other"):
+        expected = expected.replace(name, b"sim-text")
+    assert sent.content == expected
+    assert mine.files.content(batch.input_file_id).read().count(b"my-") == 3
+    ended = mine.batches.retrieve(batch.id)
+    assert ended.status == "completed"
+    assert ended.output_file_id is not None
+    lines = mine.files.content(ended.output_file_id).read().splitlines()
+    answers = [json.loads(line) for line in lines]
+    assert [one["custom_id"] for one in answers] == ["r0", "r1", "r2"]
+    assert {one["response"]["body"]["model"] for one in answers} <= {"my-model", "my-other"}
+    assert [one.id for one in mine.batches.list()] == [batch.id]
+    assert [one.id for one in mine.files.list(purpose="batch_output")] == [ended.output_file_id]
+    you = opened.openai(gateway, YOU)
+    assert not list(you.batches.list())
+    for ask in (you.batches.retrieve, you.batches.cancel):
+        with pytest.raises(openai.NotFoundError):
+            ask(batch.id)
+    with pytest.raises(openai.NotFoundError):
+        you.batches.create(
+            input_file_id=batch.input_file_id,
+            endpoint="/v1/chat/completions",
+            completion_window="24h",
+        )
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        (("my-model", "no-such"), "line 2: .*'no-such'"),
+        (("my-model", "claude-x"), "line 2: .*'claude-x'"),
+        ((), "no requests"),
+    ],
+)
+def test_what_cannot_be_sent_is_told_with_its_line(
+    opened: Gateways, models: tuple[str, ...], said: str
+) -> None:
+    mine = opened.openai(opened.open())
+    file = ("in.jsonl", io.BytesIO(batch_lines(*models) or b"\n"))
+    with pytest.raises(openai.BadRequestError, match=said):
+        mine.files.create(file=file, purpose="batch")
+    broken = ("in.jsonl", io.BytesIO(batch_lines("my-model") + b"{]"))
+    with pytest.raises(openai.BadRequestError, match="line 2"):
+        mine.files.create(file=broken, purpose="batch")
+    assert not opened.simulator.requests
+
+
+@pytest.mark.parametrize("way", ["asked", "unasked", "cancelled", "expired", "killed"])
+def test_what_a_batch_came_to_is_counted_once(opened: Gateways, tmp_path: Path, way: str) -> None:
+    """Whoever sees its end first, of two gateways; and after a restart, if nobody did."""
+    service = opened.simulator
+    service.app.holdings.ending = "expired" if way == "expired" else "completed"
+    more = PRICES.format(upstream="chat")
+    first = opened.open(BUDGET, more)
+    mine = opened.openai(first)
+    batch = make(mine, *["my-model"] * 4)
+    if way == "killed":
+        first.stop()
+    second = opened.open(BUDGET, more)
+    elsewhere = opened.openai(second)
+    if way == "cancelled":
+        elsewhere.batches.cancel(batch.id)
+    elif way in ("asked", "expired"):
+        for client in (elsewhere, mine, elsewhere):
+            client.batches.retrieve(batch.id)
+    else:
+        make_due(tmp_path)
+    done = 4 if way in ("asked", "unasked", "killed") else 1
+    eventually(lambda: used(second) == done * TOKENS)
+    assert sum(service.app.holdings.used.values()) == done * TOKENS
+    elsewhere.batches.retrieve(batch.id)
+    make_due(tmp_path)
+    assert used(second) == done * TOKENS
+    state = limit_of(second)
+    assert float(state["used"]) == pytest.approx(done * (20 * 1e-6 + 5 * 10e-6) / 2)
+    assert eventually(lambda: limit_of(first if way == "asked" else second)["reserved"] == "0")
+
+
+def test_a_batch_is_refused_by_the_budget_that_it_may_exceed(opened: Gateways) -> None:
+    """What running ones may cost is reserved, by the price of batches, half of the usual one."""
+    gateway = opened.open(BUDGET, PRICES.format(upstream="chat"))
+    mine = opened.openai(gateway)
+    running = make(mine, *["my-model"] * 10)
+    reserved = float(limit_of(gateway)["reserved"])
+    assert reserved == pytest.approx(10 * 100 * 10e-6 / 2, rel=0.2)
+    with pytest.raises(openai.RateLimitError) as caught:
+        make(mine, *["my-model"] * 20)
+    assert caught.value.type == "insufficient_quota"
+    mine.batches.cancel(running.id)
+    assert eventually(lambda: limit_of(gateway)["reserved"] == "0")
+    make(mine, *["my-model"] * 15)
+
+
+def test_message_batches_are_read_at_the_gateway(opened: Gateways) -> None:
+    """Its results are where the gateway is, not at the service, and count as they are."""
+    gateway, service = opened.open(), opened.simulator
+    mine = opened.anthropic(gateway)
+    made = mine.messages.batches.create(requests=requests("claude-x", "claude-y"))
+    held = service.app.holdings.held[made.id]
+    assert b"claude" not in held.content
+    assert [one.id for one in mine.messages.batches.list()] == [made.id]
+    ended = mine.messages.batches.retrieve(made.id)
+    assert ended.results_url == f"{gateway.base_url}/v1/messages/batches/{made.id}/results"
+    results = list(mine.messages.batches.results(made.id))
+    assert [one.custom_id for one in results] == ["r0", "r1"]
+    for one in results:
+        assert one.result.type == "succeeded"
+        assert one.result.message.model.startswith("claude-")
+    assert eventually(lambda: used(gateway) == 2 * TOKENS)
+    with pytest.raises(anthropic.NotFoundError, match="not found"):
+        opened.anthropic(gateway, YOU).messages.batches.retrieve(made.id)
+    with pytest.raises(anthropic.BadRequestError, match=r"requests\.1: .*'no-such'"):
+        mine.messages.batches.create(requests=requests("claude-x", "no-such"))
+    assert mine.messages.batches.delete(made.id).id == made.id
+    assert not list(mine.messages.batches.list())
+
+
+def test_a_batch_outlives_workers_that_are_killed(
+    service: RunningSimulator, tmp_path: Path
+) -> None:
+    """All of them at once: the next gateway sees it end."""
+    upstream = 'endpoints = ["files", "batches"]\n'
+    start = partial(
+        gateway_process, tmp_path, service.base_url, {"one": "sk-sim-one"}, upstream=upstream
+    )
+    with start(workers=2) as killed:
+        with openai.OpenAI(base_url=f"{killed.url}/v1", api_key=KEY, max_retries=0) as client:
+            batch = make(client, *["chat/sim-text"] * 3)
+        killed.kill_all()
+    with closing(sqlite3.connect(tmp_path / STORE)) as store, store:
+        store.execute("UPDATE kept_elsewhere SET due = 1 WHERE due IS NOT NULL")
+    with start(workers=2) as running:
+        total = eventually(
+            lambda: call(running.url, "GET", "/v1/usage", key=KEY).json["total"]["input_tokens"]
+        )
+        assert total == 3 * 20
+        with openai.OpenAI(base_url=f"{running.url}/v1", api_key=KEY, max_retries=0) as client:
+            assert client.batches.retrieve(batch.id).status == "completed"
+        assert call(running.url, "GET", "/v1/usage", key=KEY).json["total"]["output_tokens"] == 15

@@ -1,0 +1,333 @@
+"""Files and what else one account has for one client: whose they are, and who is asked for them."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import psycopg
+import pytest
+
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from tests.endpoints.bound import (
+    KEYS,
+    ME,
+    YOU,
+    Gateways,
+    gateways,
+)
+from tests.gateway.http import call
+from tests.storage.cluster import running_cluster
+
+SAID: list[Any] = [{"role": "user", "content": "Hi"}]
+_NUMBERS = count()
+
+
+@pytest.fixture(scope="session")
+def _database() -> Iterator[str]:
+    with running_cluster() as cluster:
+        yield cluster.url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def stores(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database, empty for a file: a test runs with each."""
+    if request.param == "sqlite":
+        return ""
+    base: str = request.getfixturevalue("_database")
+    name = f"bound_{next(_NUMBERS)}"
+    with psycopg.connect(base, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")  # type: ignore[arg-type, unused-ignore]
+    return f"{base}&options=-csearch_path%3D{name}"
+
+
+@pytest.fixture
+def service() -> Iterator[RunningSimulator]:
+    with running_simulator() as running:
+        yield running
+
+
+@pytest.fixture
+def opened(service: RunningSimulator, tmp_path: Path) -> Iterator[Gateways]:
+    with gateways(service, tmp_path, "") as made:
+        yield made
+
+
+def holders(service: RunningSimulator, kind: str = "files") -> dict[str, str]:
+    """The key that holds each thing of a kind."""
+    return {name: one.key for name, one in service.app.holdings.held.items() if one.kind == kind}
+
+
+def given(*names: str) -> Any:
+    """A message with these files."""
+    return [{"role": "user", "content": [{"type": "file", "file": {"file_id": n}} for n in names]}]
+
+
+def test_files_are_their_clients_at_every_instance_and_after_a_restart(
+    service: RunningSimulator, tmp_path: Path, stores: str
+) -> None:
+    with gateways(service, tmp_path, stores) as opened:
+        first, second = opened.open(), opened.open()
+        mine, elsewhere, yours = (
+            opened.openai(first), opened.openai(second), opened.openai(second, YOU)
+        )  # fmt: skip
+        made = [
+            mine.files.create(file=("a é.txt", io.BytesIO(b"one\r\n--\0")), purpose="user_data"),
+            elsewhere.files.create(file=("b.txt", io.BytesIO(b"two")), purpose="vision"),
+            yours.files.create(file=("c.txt", io.BytesIO(b"three")), purpose="user_data"),
+        ]
+        held = holders(service)
+        assert held.keys() == {one.id for one in made}
+        assert held[made[0].id] == held[made[1].id], "one request can name both"
+        assert elsewhere.files.retrieve(made[0].id).filename == "a é.txt"
+        assert elsewhere.files.content(made[0].id).read() == b"one\r\n--\0"
+        assert [one.id for one in mine.files.list()] == [made[1].id, made[0].id]
+        assert [one.id for one in mine.files.list(purpose="vision")] == [made[1].id]
+        assert [one.id for one in yours.files.list(limit=1)] == [made[2].id]
+        for ask in (yours.files.retrieve, yours.files.delete, yours.files.content):
+            with pytest.raises(openai.NotFoundError, match="No such File object: "):
+                ask(made[0].id)
+        first.stop()
+        second.stop()
+        again = opened.openai(opened.open())
+        assert again.files.retrieve(made[1].id) == made[1]
+        assert again.files.delete(made[1].id).deleted
+        assert [one.id for one in again.files.list()] == [made[0].id]
+        with pytest.raises(openai.NotFoundError):
+            again.files.retrieve(made[1].id)
+        assert holders(service).keys() == {made[0].id, made[2].id}
+
+
+def test_anothers_file_is_answered_like_one_that_never_was(opened: Gateways) -> None:
+    gateway = opened.open()
+    name = opened.openai(gateway).files.create(file=b"mine", purpose="user_data").id
+    asked = len(opened.simulator.requests)
+    unknown = f"{name[:-1]}x"
+    for method, below in (("GET", ""), ("DELETE", ""), ("GET", "/content")):
+        answers = [
+            call(gateway.base_url, method, f"/v1/files/{one}{below}", key=YOU)
+            for one in (name, unknown)
+        ]
+        assert [one.status for one in answers] == [404, 404]
+        assert answers[0].body.replace(name.encode(), unknown.encode()) == answers[1].body
+    assert len(opened.simulator.requests) == asked
+    assert opened.openai(gateway).files.retrieve(name).id == name
+
+
+def test_lists_are_paged_by_both_vendors_sdks(opened: Gateways) -> None:
+    gateway = opened.open()
+    mine, anthropics = opened.openai(gateway), opened.anthropic(gateway)
+    files = [mine.files.create(file=b"x", purpose="user_data").id for _ in range(5)]
+    others = [anthropics.files.upload(file=("n.txt", b"x")).id for _ in range(5)]
+    opened.openai(gateway, YOU).files.create(file=b"x", purpose="user_data")
+    assert [one.id for one in mine.files.list(limit=2)] == files[::-1]
+    assert [one.id for one in mine.files.list(limit=2, order="asc")] == files
+    assert [one.id for one in anthropics.files.list(limit=2)] == others[::-1]
+    assert [one.id for one in anthropics.files.list(ids=[others[1], files[0]])] == [others[1]]
+    assert call(gateway.base_url, "GET", "/v1/files?limit=0", key=ME).status == 400
+    assert call(gateway.base_url, "GET", "/v1/files?after=file-no", key=ME).status == 404
+
+
+def test_both_vendors_files_are_on_one_path(opened: Gateways) -> None:
+    """The header of Anthropic's SDK tells them apart, and each has the other's errors in its own
+    shape."""
+    gateway = opened.open()
+    mine, anthropics = opened.openai(gateway), opened.anthropic(gateway)
+    one = mine.files.create(file=("a.txt", b"open"), purpose="user_data")
+    other = anthropics.files.upload(file=("b.txt", b"anthropic"))
+    assert (one.id[:5], other.id[:5]) == ("file-", "file_")
+    assert anthropics.files.retrieve_metadata(other.id).filename == "b.txt"
+    assert anthropics.files.download(other.id).read() == b"anthropic"
+    message = anthropics.messages.create(
+        model="claude-x",
+        max_tokens=10,
+        messages=[{"role": "user", "content": [
+            {"type": "document", "source": {"type": "file", "file_id": other.id}},  # type: ignore[typeddict-item, list-item, unused-ignore]
+        ]}],
+    )  # fmt: skip
+    assert message.role == "assistant"
+    assert anthropics.files.delete(other.id).id == other.id
+    with pytest.raises(anthropic.NotFoundError, match="File not found"):
+        anthropics.files.retrieve_metadata(other.id)
+    assert [file.id for file in mine.files.list()] == [one.id]
+
+
+def test_a_request_goes_to_the_account_that_has_its_files(opened: Gateways) -> None:
+    """Chat and Responses name what was uploaded for either; of two accounts both ids are named, and
+    nobody names what is another client's."""
+    gateway, service = opened.open(), opened.simulator
+    mine = opened.openai(gateway)
+    names = [mine.files.create(file=b"x", purpose="user_data").id for _ in range(2)]
+    key = holders(service)[names[0]]
+    for _ in range(4):
+        mine.chat.completions.create(model="my-model", messages=given(*names))
+        assert service.last.key == key
+        content: Any = [{"role": "user", "content": [{"type": "input_file", "file_id": names[0]}]}]
+        mine.responses.create(model="responses/sim-text", input=content)
+        assert service.last.key == key
+        mine.chat.completions.create(model="my-model", messages=SAID)
+    asked = len(service.requests)
+    with pytest.raises(openai.NotFoundError, match=names[0]):
+        opened.openai(gateway, YOU).chat.completions.create(
+            model="my-model", messages=given(names[0])
+        )
+    with pytest.raises(openai.BadRequestError, match="vendor"):
+        mine.chat.completions.create(model="claude-x", messages=given(names[0]))
+    assert len(service.requests) == asked
+
+
+def test_what_two_accounts_have_is_no_one_request(opened: Gateways) -> None:
+    """And where an account is off, no other is asked for what it has."""
+    service, names = opened.simulator, []
+    for key in KEYS:
+        gateway = opened.open(keys=(key,))
+        made = opened.openai(gateway).files.create(file=b"x", purpose="user_data")
+        names.append(made.id)
+        gateway.stop()
+    assert list(holders(service).values()) == list(KEYS)
+    mine = opened.openai(opened.open())
+    with pytest.raises(openai.BadRequestError) as caught:
+        mine.chat.completions.create(model="my-model", messages=given(*names))
+    assert all(name in str(caught.value) for name in names)
+    asked = len(service.requests)
+    only = opened.openai(opened.open(keys=KEYS[:1]))
+    for ask in (
+        lambda: only.files.retrieve(names[1]),
+        lambda: only.chat.completions.create(model="my-model", messages=given(names[1])),
+    ):
+        with pytest.raises(openai.InternalServerError, match=names[1]) as gone:
+            ask()
+        assert gone.value.status_code == 503
+    assert len(service.requests) == asked
+
+
+def test_an_upload_is_put_together_of_its_parts(opened: Gateways) -> None:
+    """They come in any order, at once and to any gateway; the file is then its client's."""
+    first, second = opened.open(), opened.open()
+    mine, elsewhere = opened.openai(first), opened.openai(second)
+    about: Any = {"filename": "a.bin", "purpose": "user_data", "mime_type": "text/plain"}
+    upload = mine.uploads.create(bytes=30_000, **about)
+    pieces = [bytes([number]) * 10_000 for number in range(3)]
+    clients = (elsewhere, mine, elsewhere)
+    with ThreadPoolExecutor(3) as threads:
+        parts = list(
+            threads.map(
+                lambda one: one[0].uploads.parts.create(upload.id, data=one[1]),
+                zip(clients, pieces, strict=True),
+            )
+        )
+    with pytest.raises(openai.NotFoundError):
+        opened.openai(first, YOU).uploads.complete(upload.id, part_ids=[one.id for one in parts])
+    done = elsewhere.uploads.complete(upload.id, part_ids=[one.id for one in parts])
+    assert done.file is not None
+    assert mine.files.content(done.file.id).read() == b"".join(pieces)
+    assert [one.id for one in mine.files.list()] == [done.file.id]
+    other = mine.uploads.create(bytes=1, **about)
+    assert mine.uploads.cancel(other.id).status == "cancelled"
+    with pytest.raises(openai.BadRequestError, match="POST /v1/files"):
+        mine.uploads.create(bytes=1, **{**about, "purpose": "batch"})
+    with closing(sqlite3.connect(opened.folder / "store.db")) as store, store:
+        store.execute("UPDATE kept_elsewhere SET expires = 1 WHERE name = ?", (upload.id,))
+    with pytest.raises(openai.NotFoundError):
+        mine.uploads.parts.create(upload.id, data=b"late")
+
+
+def test_conversations_vector_stores_and_containers_are_bound(opened: Gateways) -> None:
+    """Made, changed, named by requests for answers and deleted, each by the account that has it."""
+    gateway, service = opened.open(), opened.simulator
+    mine, yours = opened.openai(gateway), opened.openai(gateway, YOU)
+    file = mine.files.create(file=b"x", purpose="user_data")
+    key = holders(service)[file.id]
+    conversation = mine.conversations.create(metadata={"a": "b"})
+    store = mine.vector_stores.create(name="s", file_ids=[file.id])
+    container = mine.containers.create(name="c", file_ids=[file.id])
+    things = {one.id for one in (conversation, store, container)}
+    assert {holder for name, holder in _all(service).items() if name in things} == {key}
+    tools: Any = [
+        {"type": "file_search", "vector_store_ids": [store.id]},
+        {"type": "code_interpreter", "container": container.id},
+    ]
+    ask: dict[str, Any] = {"model": "responses/sim-text", "input": "Hi"}
+    for more in ({"conversation": conversation.id}, {"tools": tools}):
+        with pytest.raises(openai.NotFoundError):
+            yours.responses.create(**ask, **more)
+        mine.responses.create(**ask, **more)
+        assert service.last.key == key
+    assert mine.conversations.retrieve(conversation.id).id == conversation.id
+    mine.conversations.items.list(conversation.id)
+    mine.vector_stores.files.list(store.id)
+    assert service.last.path.endswith("/files")
+    assert service.last.key == key
+    with pytest.raises(openai.NotFoundError):
+        yours.vector_stores.create(name="s", file_ids=[file.id])
+    with pytest.raises(openai.NotFoundError):
+        yours.vector_stores.files.list(store.id)
+    assert [one.id for one in mine.vector_stores.list()] == [store.id]
+    assert not list(yours.containers.list())
+    mine.conversations.delete(conversation.id)
+    mine.vector_stores.delete(store.id)
+    mine.containers.delete(container.id)
+    assert _all(service).keys() == {file.id}
+
+
+def _all(service: RunningSimulator) -> dict[str, str]:
+    """The key that holds each thing."""
+    return {name: one.key for name, one in service.app.holdings.held.items()}
+
+
+def test_what_several_services_could_make_is_asked_for_by_name(
+    opened: Gateways, service: RunningSimulator
+) -> None:
+    with running_simulator() as other:
+        more = f"""
+[[upstreams]]
+name = "other"
+protocol = "openai_chat"
+base_url = "{other.base_url}"
+endpoints = ["files"]
+[[accounts]]
+name = "other"
+upstream = "other"
+key = "sk-sim-other"
+"""
+        mine = opened.openai(opened.open(more=more))
+        with pytest.raises(openai.BadRequestError, match="x-dragoman-upstream"):
+            mine.files.create(file=b"x", purpose="user_data")
+        header = {"x-dragoman-upstream": "other"}
+        made = mine.files.create(file=b"x", purpose="user_data", extra_headers=header)
+        assert holders(other) == {made.id: "sk-sim-other"}
+        assert mine.files.retrieve(made.id).id == made.id
+    assert not service.requests
+
+
+def test_an_account_that_is_off_is_waited_for(opened: Gateways) -> None:
+    """By a request that names its file, and by one for the file; new files are made by another."""
+    gateway, service = opened.open(), opened.simulator
+    mine = opened.openai(gateway)
+    name = mine.files.create(file=b"x", purpose="user_data").id
+    key = holders(service)[name]
+    refused = Failure(401, "The key is wrong.", code="invalid_api_key")
+    service.app.keys.behaviours[key] = KeyBehaviour(fault=Fault("error", failure=refused))
+    with pytest.raises(openai.APIStatusError):
+        mine.files.retrieve(name)
+    asked = len(service.requests)
+    for ask in (
+        lambda: mine.files.retrieve(name),
+        lambda: mine.chat.completions.create(model="my-model", messages=given(name)),
+    ):
+        with pytest.raises(openai.InternalServerError, match="has what the request names") as off:
+            ask()
+        assert off.value.status_code == 503
+    assert len(service.requests) == asked
+    other = mine.files.create(file=b"y", purpose="user_data")
+    assert holders(service)[other.id] != key
