@@ -156,7 +156,8 @@ class Served:
     def session(self, email: str = ADA) -> dict[str, Any]:
         """The tokens of a person who has signed in."""
         begun = self.begin()
-        assert self.approve(begun, email).status == 200
+        answer = self.approve(begun, email)
+        assert answer.status == 200, answer.body
         answer = self.poll(begun)
         assert answer.status == 200, answer.body
         found: dict[str, Any] = answer.json

@@ -16,6 +16,7 @@ from dragoman.accounts.store import StoreError
 from dragoman.config.sign_in import SignIn
 from dragoman.lab.provider import Provider, serving
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.sign_in import key_sets
 from dragoman.sign_in import provider as providers
 from dragoman.sign_in.key_sets import ProviderAway
 from dragoman.sign_in.tokens import session_of
@@ -302,6 +303,34 @@ def test_nobody_is_signed_out_while_the_store_is_away(
 
 def _away(tables: PoolTables) -> None:
     raise StoreError("away")
+
+
+async def test_who_signs_in_while_keys_are_read_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the first sign-ins after a start, and when the provider has another key: it is read once
+    for all who come meanwhile, and nobody is refused."""
+    keys, reads = [RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})], []
+
+    async def published(client: object, url: str) -> Any:
+        reads.append(url)
+        await asyncio.sleep(0.01)
+        return {"keys": [key.as_dict(private=False) for key in keys]}
+
+    monkeypatch.setattr(key_sets, "get_json", published)
+    now = [1000.0]
+    async with UpstreamClient() as client:
+        key_set = key_sets.KeySet(client, lambda: now[0])
+        for kid in ("one", "two"):
+            if kid == "two":
+                keys.append(RSAKey.generate_key(2048, {"kid": "two", "use": "sig"}))
+                now[0] += 61.0
+            token = jwt.encode({"alg": "RS256", "kid": kid}, {"sub": "ada"}, keys[-1]).encode()
+            claims = await asyncio.gather(
+                *(key_set.verified(token, "http://127.0.0.1:9/keys", ["RS256"]) for _ in range(20))
+            )
+            assert claims == [{"sub": "ada"}] * 20
+    assert len(reads) == 2
 
 
 async def test_a_provider_that_is_away_is_asked_once_however_many_sign_in(

@@ -134,8 +134,9 @@ class KeySet:
 
     @property
     def may_have_more(self) -> bool:
-        """Whether they may be read again because one is not known."""
-        return self._clock() - self._tried_at >= _UNKNOWN_AGAIN_S
+        """Whether they are being read, or may be read again because one is not known."""
+        is_tried = self._clock() - self._tried_at < _UNKNOWN_AGAIN_S
+        return self._reading.locked() or not is_tried
 
     async def verified(self, token: bytes, url: str, algorithms: Sequence[str]) -> dict[str, Any]:
         """The claims of a token that is signed with a key of the set at `url`.
@@ -144,7 +145,7 @@ class KeySet:
             Flawed: it is not.
             ProviderAway: the keys cannot be read.
         """
-        if self.is_due:
+        if self.is_due or (self.known is None and self._reading.locked()):
             await self.read(url)
         if self.known is None:
             raise ProviderAway("its keys cannot be read")
@@ -157,11 +158,12 @@ class KeySet:
         return verified(token, self._keys, algorithms)
 
     async def read(self, url: str) -> None:
-        """Read them again. Those that are known stay if that fails."""
-        before = self._tried_at
+        """Read them again, once for all who want it meanwhile. Those that are known stay if that
+        fails."""
+        is_asked = self._reading.locked()
         async with self._reading:
-            if self._tried_at != before:
-                return  # Somebody else has just done it.
+            if is_asked:
+                return
             self._tried_at = self._clock()
             try:
                 self._keys = public_keys(await get_json(self._client, url))
