@@ -31,6 +31,7 @@ SCREENS = {
     "/accounts/pool-00042?q=pool-00042": "aside .hist, aside dl",
     "/keys": "tbody tr",
     "/people": ".panel",
+    "/mcp": ".panel",
     "/routes": "main input",
     "/workbench": ".ledger",
     "/clients": ".step",

@@ -156,6 +156,12 @@ def free_port() -> int:
         return port
 
 
+def is_open(port: int) -> bool:
+    """Whether something listens on a port of this machine."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 class Unaccepting:
     """A port where connections neither succeed nor fail: its queue of them is full."""
 

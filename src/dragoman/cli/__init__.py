@@ -23,6 +23,7 @@ _COMMANDS = {
     "init": "init",
     "key": "keys",
     "limit": "limits",
+    "mcp": "mcp",
     "openapi": "openapi",
     "people": "people",
     "prices": "prices",

@@ -22,8 +22,8 @@ def access_faults(rules: AccessRules, upstreams: Sequence[str]) -> Iterator[tupl
             if not _is_network(text):
                 yield (field,), f"{text[:64]!r} is no address and no network such as 10.0.0.0/8"
     for path in rules.paths or ():
-        if not path.startswith(("/v1", "*")):
-            yield ("paths",), f"{path[:64]!r} is no path such as /v1/chat/*"
+        if not path.startswith(("/v1", "/mcp", "*")):
+            yield ("paths",), f"{path[:64]!r} is no path such as /v1/chat/* or /mcp/*"
     for name in rules.upstreams or ():
         if name not in upstreams:
             yield ("upstreams",), f"no upstream named {name}{suggestion(name, upstreams)}"

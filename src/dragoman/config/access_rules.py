@@ -20,6 +20,11 @@ Name = Annotated[
 ]
 """A name that logs, metrics and prefixes of models can contain."""
 
+HeaderName = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z", description="the name of an HTTP header")
+]
+"""A token of RFC 9110, section 5.6.2."""
+
 ANYONE = "anyone"
 """The client's name if no key is required. What is stored for it belongs to no key."""
 

@@ -16,7 +16,7 @@ from dragoman.config import rule_checks
 from dragoman.config.access_checks import access_faults, key_fault
 from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
-from dragoman.config.credential_checks import credential_faults
+from dragoman.config.credential_checks import credential_faults, token_faults
 from dragoman.config.extras import missing_extra
 from dragoman.config.files import BadFileName, file_at
 from dragoman.config.limits import limit_faults
@@ -98,6 +98,7 @@ def errors(config: Config) -> Iterator[Fault]:
     yield from _prices(config)
     yield from _sign_in(config)
     yield from _jwt_issuers(config)
+    yield from _mcp_servers(config)
     yield from _traces(config)
     server = config.server
     if server.tls_key is not None and server.tls_certificate is None:
@@ -182,6 +183,21 @@ def _jwt_issuers(config: Config) -> Iterator[Fault]:
                 yield (*place, "rules", number, *path), message
 
 
+def _mcp_servers(config: Config) -> Iterator[Fault]:
+    yield from _duplicates("mcp_servers", (server.name for server in config.mcp_servers))
+    for index, server in enumerate(config.mcp_servers):
+        place = ("mcp_servers", index)
+        yield from _url(server.url, (*place, "url"), ("http", "https"))
+        if "@" in server.url.partition("://")[2].partition("/")[0]:
+            yield (*place, "url"), "a key does not belong in the URL: put it in key or headers"
+        if server.credentials is None:
+            continue
+        if server.key is not None:
+            yield (*place, "credentials"), "excludes key: set one of them"
+        for name, problem in token_faults(server.credentials, config.storage):
+            yield (*place, *name), problem
+
+
 def is_safe_url(url: str) -> bool:
     """Whether what is sent to a URL cannot be read on the way: it is https, or http to this
     machine."""
@@ -250,6 +266,11 @@ def warnings(config: Config) -> Iterator[Fault]:
         if _is_variable(account.key):
             message = 'looks like the name of a variable, which is written "env:NAME"'
             yield ("accounts", index, "key"), message
+    for index, server in enumerate(config.mcp_servers):
+        for team in server.teams:
+            if team not in teams:
+                message = "no [[teams]] of this name: unless the store has it, nobody is in it"
+                yield ("mcp_servers", index, "teams", team), message
     if config.storage.path == "" and config.storage.url is None and _has_long_limits(config):
         message = "no usage is stored: limits of an hour and more start again with the gateway"
         yield ("storage", "path"), message

@@ -37,15 +37,23 @@ def credential_faults(account: Account, upstream: Upstream, storage: Storage) ->
         given = [name for name in _PROOFS if getattr(settings, name) is not None]
         if len(given) > 1:
             yield ("credentials", given[1]), f"excludes {given[0]}: set one of them"
-    elif isinstance(settings, CommandCredentials):
+    elif isinstance(settings, CommandCredentials | OAuthCredentials):
+        yield from token_faults(settings, storage)
+
+
+def token_faults(
+    settings: CommandCredentials | OAuthCredentials, storage: Storage
+) -> Iterator[_Fault]:
+    """What is wrong with how tokens are obtained that are sent as they are."""
+    if isinstance(settings, CommandCredentials):
         if not settings.command:
             yield ("credentials", "command"), "has no program"
-    elif isinstance(settings, OAuthCredentials):
-        yield from _oauth_faults(settings)
-        keeps = storage.key is not None and (storage.path != "" or storage.url is not None)
-        if settings.grant == "refresh_token" and not keeps:
-            message = "refresh_token needs a [storage] with a key, for what replaces the token"
-            yield ("credentials", "grant"), message
+        return
+    yield from _oauth_faults(settings)
+    keeps = storage.key is not None and (storage.path != "" or storage.url is not None)
+    if settings.grant == "refresh_token" and not keeps:
+        message = "refresh_token needs a [storage] with a key, for what replaces the token"
+        yield ("credentials", "grant"), message
 
 
 _PROOFS = ("client_secret", "certificate", "token_file")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from dragoman.config.convert import Converter, Lookup, dotted
 from dragoman.config.credentials import FILES
 from dragoman.config.errors import ConfigError, Problem
 from dragoman.config.files import file_at, read_file
+from dragoman.config.mcp import McpServer
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import resolve_later, resolve_secret
 from dragoman.config.settings import Account, Config, Models, Route
@@ -32,6 +33,8 @@ _PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 _MOST_BYTES = 16 * 1024 * 1024
 _STORE = "dragoman.db"
 """The store of a configuration file that names none."""
+
+_Holder = TypeVar("_Holder", Account, McpServer)
 
 
 class Loaded(Struct, frozen=True):
@@ -133,21 +136,25 @@ def _with_files(config: Config, directory: Path) -> Config:
         for name, path in named.items()
         if path is not None
     }
-    accounts = tuple(_with_credential_files(account, directory) for account in config.accounts)
-    return replace(config, server=replace(server, **found), accounts=accounts)
+    return replace(
+        config,
+        server=replace(server, **found),
+        accounts=tuple(_with_credential_files(one, directory) for one in config.accounts),
+        mcp_servers=tuple(_with_credential_files(one, directory) for one in config.mcp_servers),
+    )
 
 
-def _with_credential_files(account: Account, directory: Path) -> Account:
-    settings = account.credentials
+def _with_credential_files(holder: _Holder, directory: Path) -> _Holder:
+    settings = holder.credentials
     if settings is None:
-        return account
+        return holder
     named = {name: getattr(settings, name, None) for name in FILES}
     found = {
         name: os.fspath(file_at(path, directory))
         for name, path in named.items()
         if path is not None
     }
-    return replace(account, credentials=replace(settings, **found)) if found else account
+    return replace(holder, credentials=replace(settings, **found)) if found else holder
 
 
 def _with_storage(config: Config, directory: Path) -> Config:

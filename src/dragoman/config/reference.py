@@ -36,6 +36,7 @@ from dragoman.config.credentials import (
 )
 from dragoman.config.files import FileText
 from dragoman.config.limits import Limit, Weights
+from dragoman.config.mcp import McpServer
 from dragoman.config.secret import Secret
 from dragoman.config.settings import (
     Account,
@@ -92,6 +93,7 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[sign_in]`", SignIn),
     ("`[[sign_in.rules]]`", SignInRule),
     ("`[[jwt_issuers]]`", JwtIssuer),
+    ("`[[mcp_servers]]`", McpServer),
     ("`[usage]`", UsageSettings),
     ("`[admin]`", Admin),
     ("`[request_log]`", RequestLogSettings),

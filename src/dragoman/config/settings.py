@@ -10,10 +10,11 @@ from msgspec import Meta, Struct, field
 
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
-from dragoman.config.access_rules import AccessRules, KeyRules, Name, NonEmpty
+from dragoman.config.access_rules import AccessRules, HeaderName, KeyRules, Name, NonEmpty
 from dragoman.config.credentials import Credentials, print_of
 from dragoman.config.files import FileText
 from dragoman.config.limits import Limit
+from dragoman.config.mcp import McpServer
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import Secret, fingerprint
 from dragoman.config.sign_in import JwtIssuer, SignIn
@@ -21,11 +22,6 @@ from dragoman.failing import Rule
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Endpoint
 from dragoman.protocols.dialects import Dialect
-
-HeaderName = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z", description="the name of an HTTP header")
-]
-"""A token of RFC 9110, section 5.6.2."""
 
 Placed = Annotated[
     str,
@@ -759,6 +755,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     storage: Annotated[Storage, RESTART] = Storage()
     sign_in: SignIn | None = None
     jwt_issuers: tuple[JwtIssuer, ...] = ()
+    mcp_servers: tuple[McpServer, ...] = ()
     usage: UsageSettings = UsageSettings()
     admin: Admin = Admin()
     request_log: Annotated[RequestLogSettings, RESTART] = RequestLogSettings()

@@ -263,6 +263,21 @@ declare namespace Api {
     used: string | null;
   }
 
+  // MCP servers
+
+  interface McpServer {
+    name: string;
+    host: string;
+    authorised_by: string;
+    tools: string[] | null;
+    teams: Record<string, string[]>;
+    calls: number;
+    errors: number;
+    last_error: string | null;
+    last_failed: string | null;
+    failed_at: string | null;
+  }
+
   // The overview
 
   type Values = (number | null)[];

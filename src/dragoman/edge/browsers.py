@@ -52,6 +52,21 @@ def check_host(incoming: IncomingRequest) -> None:
         raise refusal(FaultKind.FORBIDDEN, message, code="not_local")
 
 
+def check_origin(incoming: IncomingRequest) -> None:
+    """Make sure that no page of another origin asks.
+
+    Raises:
+        DragomanError: FORBIDDEN: one does.
+    """
+    origin = incoming.headers.get(b"origin")
+    if origin is None:
+        return
+    _, _, authority = origin.partition(b"://")
+    if authority != incoming.headers.get(b"host"):
+        message = "Pages of other origins are not served: [server] cors is off."
+        raise refusal(FaultKind.FORBIDDEN, message, code="not_local")
+
+
 def _names_another(incoming: IncomingRequest) -> bool:
     """Whether the `Host` is no name of this machine. A Unix socket is out of a browser's reach, and
     its clients may name any host."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Iterable
 
 from dragoman.accounts.store import LastError
 from dragoman.accounts.usage import Attribution, Meter
+from dragoman.config.mcp import PATH as MCP_PATH
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import CLIENT_GONE, Record
 from dragoman.observability.finished import FinishedRequest, finished_request
@@ -38,19 +39,19 @@ class RequestRecorder:
 
     `meter` counts usage and is None where nothing is stored; `settle` is called for each request
     that reserved something of its caller's limits, at the same moment, so that limits and usage
-    agree. `traces` and `log` are None where they are off. `fixed_paths` are the paths counted by
-    their own name, set once the routes are made; others are counted by their prefix.
+    agree. `traces` and `log` are None where they are off. Paths that `know_paths` was told of are
+    counted by their own name, others by their prefix.
     """
 
     __slots__ = (
         "_families",
+        "_fixed_paths",
         "_log",
         "_meter",
         "_metrics",
         "_settle",
         "_traces",
-        "_uncharged",
-        "fixed_paths",
+        "_unmetered",
     )
 
     def __init__(
@@ -66,8 +67,7 @@ class RequestRecorder:
         self._metrics = metrics
         self._meter = meter
         self._settle = settle
-        self.fixed_paths: Container[str] = ()
-        self._uncharged = _uncharged()
+        self.know_paths(())
         endpoints = [codec.endpoint for codec in CODECS.values()]
         self._families = tuple(
             {
@@ -78,6 +78,12 @@ class RequestRecorder:
             }
             | {"/admin/", "/ui/"}
         )
+
+    def know_paths(self, paths: Iterable[str]) -> None:
+        """Count the requests of these paths by their own names from now on."""
+        self._fixed_paths = frozenset(paths)
+        of_mcp = (path for path in self._fixed_paths if path.startswith(MCP_PATH))
+        self._unmetered = _uncharged().union(of_mcp)
 
     def record(self, incoming: IncomingRequest, record: Record) -> None:
         """Record a request that was answered, or will not be."""
@@ -90,8 +96,8 @@ class RequestRecorder:
         if operation is not None:
             name, metered = operation.name, not operation.counts
         else:
-            name = path if path in self.fixed_paths else self._family(path)
-            metered = path not in self._uncharged
+            name = path if path in self._fixed_paths else self._family(path)
+            metered = path not in self._unmetered
         usage = record.usage if metered else None
         finished = None
         if (self._log is not None or self._traces is not None) and not record.deferred:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.operations import accounts, admins, keys, limits, people, usage
+from dragoman.operations import accounts, admins, keys, limits, mcp, people, usage
 from dragoman.operations.operation import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -11,5 +11,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *limits.OPERATIONS,
     *admins.OPERATIONS,
     *people.OPERATIONS,
+    *mcp.OPERATIONS,
     *usage.OPERATIONS,
 )

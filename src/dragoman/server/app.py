@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
-from dragoman.canonical.errors import DragomanError, FaultKind, Refused
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind, Refused
 from dragoman.config import Config
 from dragoman.edge.auth import Caller, Guessed, Unsettled, presented_key, take_key
 from dragoman.edge.browsers import check_host, check_unkeyed
@@ -112,7 +112,7 @@ class Gateway:
         self._scrape = services.scrape
         self._recorder = services.recorder
         self._current = self._with_routes(services.generation)
-        self._recorder.fixed_paths = frozenset(self._current.routes)
+        self._recorder.know_paths(self._current.routes)
         self._websocket = config.websocket
 
     @property
@@ -163,6 +163,7 @@ class Gateway:
     def adopt(self, serving: Serving) -> None:
         """Serve what was prepared, from the next request on."""
         self._services.adopt(serving.generation)
+        self._recorder.know_paths(serving.routes)
         self._current = serving
 
     def _with_routes(self, generation: Generation) -> Serving:
@@ -263,7 +264,7 @@ class Gateway:
             # The server is going down.
             record.error = record.error or SHUTTING_DOWN.kind
             if not incoming.status:
-                incoming.fail(SHUTTING_DOWN)
+                _fail(incoming, route, SHUTTING_DOWN)
             elif not incoming.ended:
                 raise
         except Exception as error:
@@ -273,7 +274,7 @@ class Gateway:
                 record.losses = error.losses
             # Once it has begun it is too late for words: the server breaks the connection off.
             if not incoming.status:
-                incoming.fail(fault)
+                _fail(incoming, route, fault)
         finally:
             self._recorder.record(incoming, record)
             if self._log is not None:
@@ -305,7 +306,7 @@ class Gateway:
         except Unsettled:
             return self._once_known(incoming, now, route, handler, record)
         except DragomanError:
-            incoming.shared.append((b"www-authenticate", b"Bearer"))
+            incoming.shared.append((b"www-authenticate", route.challenge))
             raise
         return self._for_caller(incoming, now, route, handler, caller, record)
 
@@ -327,7 +328,7 @@ class Gateway:
         try:
             caller = self._identify(incoming, now)
         except DragomanError:
-            incoming.shared.append((b"www-authenticate", b"Bearer"))
+            incoming.shared.append((b"www-authenticate", route.challenge))
             raise
         await self._for_caller(incoming, now, route, handler, caller, record)
 
@@ -434,6 +435,14 @@ class Gateway:
             incoming.reply(503, b'{"status":"no usable account"}')
         else:
             incoming.reply(200, to_json({"status": "ready", **self._scrape.workers()}))
+
+
+def _fail(incoming: IncomingRequest, route: Route | None, fault: Fault) -> None:
+    """Answer with an error, in the form that the route has for it."""
+    if route is None or route.fail is None:
+        incoming.fail(fault)
+    else:
+        route.fail(incoming, fault)
 
 
 def _address(incoming: IncomingRequest, now: Generation) -> str:

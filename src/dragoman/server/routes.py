@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from dragoman import dashboard
 from dragoman.admin import own_usage
 from dragoman.admin.self_service import SelfService
-from dragoman.canonical.errors import FaultKind
+from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
@@ -22,6 +23,9 @@ from dragoman.protocols.base import Codec, Operation
 from dragoman.server import telemetry
 from dragoman.server.models import ModelEndpoints
 from dragoman.server.services import Generation
+
+if TYPE_CHECKING:
+    from dragoman.mcp.endpoints import McpEndpoints
 
 Handler = Callable[[IncomingRequest, Caller, Record], Awaitable[None]]
 
@@ -39,7 +43,8 @@ class Route(Struct, frozen=True):
     """One path: a handler for each method, the client's protocol that it implies, None if it
     implies none, and what else stands in it. An `open` route needs no client key, one `for_all` is
     for every key, one that `upgrades` is served over WebSocket, too, and one that `takes_any` takes
-    bodies of other content types than JSON."""
+    bodies of other content types than JSON. Who has no valid key is sent `challenge`; `fail`
+    answers errors, None if the protocol's form is right."""
 
     methods: Mapping[str, Handler]
     codec: Codec | None = None
@@ -48,6 +53,8 @@ class Route(Struct, frozen=True):
     for_all: bool = False
     upgrades: bool = False
     takes_any: bool = False
+    challenge: bytes = b"Bearer"
+    fail: Callable[[IncomingRequest, Fault], None] | None = None
 
 
 class Routes:
@@ -83,10 +90,22 @@ class Routes:
         if services.sign_in is not None:
             for path, methods in services.sign_in.handlers().items():
                 self.fixed[path] = Route(methods, open=True)
+        if services.mcp is not None:
+            self._add_mcp(services.mcp)
         for path, handler in open_handlers.items():
             self.fixed[path] = _open(handler)
         if services.admin is not None:
             self.fixed[dashboard.PATH] = _open(_dashboard)
+
+    def _add_mcp(self, mcp: McpEndpoints) -> None:
+        """Add the MCP servers, and where their clients find the sign-in."""
+        sign_in = self._services.sign_in
+        for path, methods in mcp.handlers().items():
+            challenge = b"Bearer"
+            if sign_in is not None:
+                metadata, handler, challenge = sign_in.protect(path)
+                self.fixed[metadata] = _open(handler)
+            self.fixed[path] = Route(methods, challenge=challenge, fail=mcp.fail)
 
     def find(self, path: str, query: bytes = b"") -> Route | None:
         """The route of a path with an id or a model in it. What a protocol reads from a path comes

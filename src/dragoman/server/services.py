@@ -101,6 +101,7 @@ from dragoman.upstream.client import UpstreamClient
 
 if TYPE_CHECKING:
     from dragoman.admin.server import Admin
+    from dragoman.mcp.endpoints import McpEndpoints
     from dragoman.server.administration import Administration
     from dragoman.serving.request_check import RequestChecker
     from dragoman.sign_in.endpoints import SignInEndpoints
@@ -114,7 +115,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     its start, and ends on it, whatever is served meanwhile. `number` counts the configurations of
     this gateway, from 1. `admin` is None if there is no administration, `sign_in` if people cannot
     sign in, `jwt_issuers` if no tokens of others are taken, `request_check` if the operator has no
-    check of requests."""
+    check of requests, `mcp` if there is no MCP server."""
 
     number: int
     config: Config
@@ -135,6 +136,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     sign_in: SignInEndpoints | None = None
     jwt_issuers: JwtIssuers | None = None
     request_check: RequestChecker | None = None
+    mcp: McpEndpoints | None = None
 
 
 class Services:
@@ -428,6 +430,7 @@ class Services:
             jwt_issuers=jwt_issuers,
             request_check=self._request_check(config),
             telemetry=TelemetryEndpoint(config.telemetry, self._forwarder),
+            mcp=self._mcp(config, former),
         )
         if not config.admin.is_served:
             return generation
@@ -475,6 +478,17 @@ class Services:
         from dragoman.serving.request_check import RequestChecker
 
         return RequestChecker(config.request_check, self.client, self.metrics.checked)
+
+    def _mcp(self, config: Config, former: Generation | None) -> McpEndpoints | None:
+        """What serves MCP servers. The open streams of the configuration before are still open."""
+        if not config.mcp_servers:
+            return None
+        from dragoman.mcp.endpoints import McpEndpoints
+        from dragoman.mcp.streams import Streams
+
+        before = None if former is None else former.mcp
+        streams = Streams(self._is_draining) if before is None else before.streams
+        return McpEndpoints(config, self.client, self.credentials, self.admission, streams)
 
     def _follow_people(self, generation: Generation, former: Generation) -> None:
         """Let those in who have signed in, by the rules of a configuration."""

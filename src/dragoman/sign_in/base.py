@@ -34,7 +34,7 @@ Form = Mapping[str, str]
 MOST_BEGUN: Final = 1000
 """Sign-ins that one address may begin in ten minutes, at one worker."""
 _MOST_ADDRESSES = 4096
-_MOST_FORM_BYTES = 32 * 1024
+MOST_FORM_BYTES: Final = 32 * 1024
 _GATEWAY = Actor("gateway", "gateway")
 NO_STORE: Final[Headers] = [(b"cache-control", b"no-store"), (b"pragma", b"no-cache")]
 
@@ -114,7 +114,7 @@ class EndpointContext:
         Raises:
             BadForm: it names something twice.
         """
-        return pairs_in(await incoming.body(_MOST_FORM_BYTES))
+        return pairs_in(await incoming.body(MOST_FORM_BYTES))
 
     def count_begun(self, incoming: IncomingRequest) -> None:
         """Count a sign-in that begins.

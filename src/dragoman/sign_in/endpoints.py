@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Final
 
 from dragoman.accounts.store import StoreError
 from dragoman.accounts.sync import AccountSync
+from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
 from dragoman.edge.rates import PerMinute
+from dragoman.edge.record import Record
 from dragoman.http.addresses import Proxies
 from dragoman.keys.admins import Role
 from dragoman.keys.people import StoredPerson
+from dragoman.protocols.base import to_json
 from dragoman.sign_in.base import EndpointContext, Handler, checked
 from dragoman.sign_in.page_endpoints import PageEndpoints
 from dragoman.sign_in.program_endpoints import ProgramEndpoints
@@ -24,6 +28,7 @@ from dragoman.storage.encryption import AesGcmCipher
 
 _MOST_SESSIONS = 1024
 """Sessions of the dashboard of which a worker remembers that it asked about them just now."""
+_RESOURCES: Final = "/.well-known/oauth-protected-resource"
 
 
 class SignInEndpoints:
@@ -51,6 +56,23 @@ class SignInEndpoints:
             path: {method: checked(handler) for method, handler in methods.items()}
             for path, methods in served.items()
         }
+
+    def protect(self, path: str) -> tuple[str, Handler, bytes]:
+        """The path of the metadata of what is at `path` (RFC 9728), what serves them, and the
+        challenge that leads there whoever calls `path` without a token."""
+        base, place = self._context.base, f"{_RESOURCES}{path}"
+        answer = to_json(
+            {
+                "resource": f"{base}{path}",
+                "authorization_servers": [base],
+                "bearer_methods_supported": ["header"],
+            }
+        )
+
+        async def metadata(incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+            incoming.reply(200, answer)
+
+        return place, metadata, f'Bearer resource_metadata="{base}{place}"'.encode()
 
     async def start(self) -> None:
         """Make sure that there is a signing key, and that the cipher is ready."""

@@ -24,7 +24,14 @@ MOST_TRIES: Final = 5
 DASHBOARD: Final = "dashboard"
 """The program that the dashboard is, in lists of sessions."""
 
-CLIENTS: Final = {"claude-code": "Claude Code", "codex": "Codex"}
+MCP_CLIENT: Final = "mcp"
+"""The id of every program that calls MCP servers alone."""
+
+CLIENTS: Final = {
+    "claude-code": "Claude Code",
+    "codex": "Codex",
+    MCP_CLIENT: "A program that calls MCP servers",
+}
 """The programs that sign in, by their ids, as people know them."""
 
 _LETTERS: Final = "BCDFGHJKLMNPQRSTVWXZ"

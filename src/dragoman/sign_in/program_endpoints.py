@@ -1,5 +1,5 @@
-"""The endpoints that programs call: metadata, device codes, tokens and their revocation (RFC 6749,
-7009, 8414, 8628)."""
+"""The endpoints that programs call: metadata, registration, device codes, tokens and their
+revocation (RFC 6749, 7009, 7591, 8414, 8628)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,26 @@ from dragoman.audit import Actor
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
+from dragoman.jsontext import object_of
 from dragoman.keys.ring import Denied
 from dragoman.protocols.base import to_json
 from dragoman.sign_in import tokens
-from dragoman.sign_in.base import NO_STORE, EndpointContext, Form, Handler, needed, refuse
-from dragoman.sign_in.grants import CLIENTS, CODE_S, INTERVAL_S
+from dragoman.sign_in.base import (
+    MOST_FORM_BYTES,
+    NO_STORE,
+    EndpointContext,
+    Form,
+    Handler,
+    needed,
+    refuse,
+)
+from dragoman.sign_in.grants import (
+    CLIENTS,
+    CODE_S,
+    INTERVAL_S,
+    MCP_CLIENT,
+    is_loopback_redirect,
+)
 from dragoman.sign_in.sign_ins import Busy, InvalidGrant, NotAllowed, Opened
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
@@ -39,6 +54,7 @@ class ProgramEndpoints:
             "/oauth/device_authorization": {"POST": self._device_authorization},
             "/oauth/token": {"POST": self._token},
             "/oauth/revoke": {"POST": self._revoke},
+            "/oauth/register": {"POST": self._register},
         }
 
     async def _metadata(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
@@ -52,6 +68,7 @@ class ProgramEndpoints:
                     "device_authorization_endpoint": f"{base}/oauth/device_authorization",
                     "token_endpoint": f"{base}/oauth/token",
                     "revocation_endpoint": f"{base}/oauth/revoke",
+                    "registration_endpoint": f"{base}/oauth/register",
                     "response_types_supported": ["code"],
                     "grant_types_supported": [
                         DEVICE_GRANT,
@@ -65,6 +82,25 @@ class ProgramEndpoints:
                 }
             ),
         )
+
+    async def _register(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        """Register a client of MCP (RFC 7591). All have one id, and nothing is stored: what a
+        client says of itself proves nothing, and its redirects are checked when it uses them."""
+        asked = object_of(await incoming.body(MOST_FORM_BYTES)) or {}
+        uris = asked.get("redirect_uris")
+        is_list = isinstance(uris, list) and bool(uris)
+        if not is_list or not all(is_loopback_redirect(str(uri)) for uri in uris):
+            refuse(incoming, 400, "invalid_redirect_uri", "It must be /callback on loopback.")
+            return
+        registered = {
+            "client_id": MCP_CLIENT,
+            "client_name": CLIENTS[MCP_CLIENT],
+            "redirect_uris": uris,
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+        }
+        incoming.reply(201, to_json(registered), NO_STORE)
 
     async def _device_authorization(
         self, incoming: IncomingRequest, caller: Caller, record: Record

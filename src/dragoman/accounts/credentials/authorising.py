@@ -27,6 +27,7 @@ from dragoman.accounts.credentials.place import Place, place_of
 from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.config import Account, Config
 from dragoman.config.credentials import AwsCredentials
+from dragoman.config.mcp import McpServer
 
 _log = logging.getLogger("dragoman.accounts")
 
@@ -157,6 +158,15 @@ def expiring(config: Config) -> Iterator[tuple[Account, Place]]:
     for account in config.accounts:
         if account.credentials is not None and fixed_credential(account) is None:
             yield account, place_of(account, upstreams[account.upstream])
+    for server in config.mcp_servers:
+        if server.credentials is not None:
+            yield account_of(server)
+
+
+def account_of(server: McpServer) -> tuple[Account, Place]:
+    """The account that an MCP server is called by, and for what its credentials are obtained."""
+    name, credentials = server.account, server.credentials
+    return Account(name=name, upstream=name, credentials=credentials), Place(server.url)
 
 
 def authoriser_of(

@@ -55,7 +55,9 @@ claude""",
         "says so: set `CLAUDE_CODE_MAX_CONTEXT_TOKENS` to what the model has, or it compacts too "
         "late. With "
         "`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1` the picker of `/model` shows those of this "
-        "gateway's models whose names have `claude` or `anthropic` in them. A `max_tokens` above "
+        "gateway's models whose names have `claude` or `anthropic` in them. An "
+        "[MCP server](mcp.md) of the gateway: `claude mcp add --transport http NAME "
+        '{url}/mcp/NAME --header "Authorization: Bearer $DRAGOMAN_KEY"`. A `max_tokens` above '
         "the upstream's limit is fitted to `max_output_tokens` of the route's capabilities.",
     ),
     Guide(
@@ -91,7 +93,8 @@ wire_api = "responses\"""",
         "Codex offers more tools to models whose names it knows. To give them to another model, "
         'route such a name: `match = "gpt-5.5"`, `model = "qwen3-coder"`. Messages upstreams '
         "cache only what is marked, and Codex marks nothing: set `auto_cache = true` in the "
-        "route's capabilities.",
+        "route's capabilities. An [MCP server](mcp.md) of the gateway: `codex mcp add NAME --url "
+        "{url}/mcp/NAME --bearer-token-env-var DRAGOMAN_KEY`.",
     ),
     Guide(
         "opencode",

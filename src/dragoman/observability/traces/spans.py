@@ -93,8 +93,8 @@ def spans_of(
         attributes=_server_attributes(traced, error),
         error=error,
     )
-    if not record.attempts:
-        return
+    if not record.attempts or record.upstream not in peers:
+        return  # An MCP server is no model.
     attempts = list(_attempts(traced, start_ns))
     error = "" if record.error == CLIENT_GONE else record.error
     peer = peers[record.upstream]

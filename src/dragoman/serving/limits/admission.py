@@ -132,6 +132,31 @@ class Admission:
         )
         _report_granted(incoming, caller, record, rules, decision)
 
+    async def admit_call(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        """Reserve, at the limits of its caller that count requests, for one that uses no tokens. It
+        is of what its record has for a model.
+
+        Raises:
+            DragomanError, ClientGone: as `admit`.
+        """
+        if not caller.is_limited:
+            return
+        try:
+            every = caller.bound or await self._limits.bind(caller)
+            counting = [one for one in every.all if not one.counts_tokens]
+            rules = Rules([one for one in counting if one.concerns((record.model,))])
+            if (rule := rules.uncountable) is not None:
+                raise _reported(incoming, record, rule, *uncountable(rule))
+            decision = await self._ask(incoming, rules, caller.name, _NO_TOKENS, 0, 1)
+        except LimitsAway:
+            raise _away(incoming) from None
+        if isinstance(decision, Refused):
+            raise self._refused(incoming, caller, record, rules, decision)
+        reservation = Reservation(rules.all, decision)
+        record.admitted = Admitted(
+            caller.name, rules, reservation, _NO_TOKENS, 0, False, caller.shows_amounts
+        )
+
     def _refused(
         self,
         incoming: IncomingRequest,

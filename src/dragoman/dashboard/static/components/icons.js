@@ -12,6 +12,7 @@ const PATHS = {
   usage: "M2.5 13.5h11M4.5 11V8M8 11V3.5M11.5 11V6",
   losses: "M3 3h10l-3.5 5v5l-3-1.5V8z",
   routes: "M2.5 8h4l3-4h4M6.5 8l3 4h4",
+  mcp: "M6 2.5v3M10 2.5v3M4 5.5h8v2.5a4 4 0 0 1-8 0zM8 12v2",
   config: "M3 4.5h6M12 4.5h1M3 11.5h1M7 11.5h6M10.5 3v3M5.5 10v3",
   search: "M7 2.8a4.2 4.2 0 1 1 0 8.4 4.2 4.2 0 0 1 0-8.4zM10.2 10.2l3.3 3.3",
   close: "M4 4l8 8M12 4l-8 8",

@@ -14,7 +14,7 @@ import { openDialog } from "./shortcuts.js";
 
 const GROUPS = [
   { title: "Watch", screens: ["overview", "requests", "usage", "losses"] },
-  { title: "Manage", screens: ["accounts", "keys", "people", "routes"] },
+  { title: "Manage", screens: ["accounts", "keys", "people", "routes", "mcp"] },
   { title: "Try", screens: ["workbench", "clients"] },
   { title: "Instance", screens: ["config"] },
 ];
@@ -29,6 +29,7 @@ const PHONE_SCREENS = [
   "people",
   "losses",
   "routes",
+  "mcp",
   "clients",
   "config",
 ];

@@ -5,6 +5,7 @@ import { Clients } from "../screens/clients.js";
 import { Configuration } from "../screens/config.js";
 import { Keys } from "../screens/keys.js";
 import { Losses } from "../screens/losses.js";
+import { McpServers } from "../screens/mcp.js";
 import { Overview } from "../screens/overview.js";
 import { People } from "../screens/people.js";
 import { RequestDetail } from "../screens/request_detail.js";
@@ -57,6 +58,12 @@ export const SCREENS = {
     shortTitle: "Routes",
     shortcut: "m",
     render: () => html`<${Routes} />`,
+  },
+  mcp: {
+    title: "MCP servers",
+    shortTitle: "MCP",
+    shortcut: "t",
+    render: () => html`<${McpServers} />`,
   },
   workbench: { title: "Workbench", shortcut: "w", render: () => html`<${Workbench} />` },
   clients: {
