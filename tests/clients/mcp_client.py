@@ -8,8 +8,11 @@ import json
 import sys
 from typing import Any
 
-import httpx2  # type: ignore[import-not-found]  # not of this environment
-from mcp import Client, ClientSession  # type: ignore[import-not-found]
+import httpx2
+from mcp import (  # type: ignore[import-not-found]  # not of this environment
+    Client,
+    ClientSession,
+)
 from mcp.client.streamable_http import streamable_http_client  # type: ignore[import-not-found]
 
 
@@ -58,7 +61,7 @@ async def _main(url: str, key: str) -> None:
     async with httpx2.AsyncClient(
         headers=headers, timeout=60, event_hooks={"response": [seen]}
     ) as http:
-        found = {"session": await _with_session(url, http)}
+        found: dict[str, Any] = {"session": await _with_session(url, http)}
         [id] = {session for session in sessions if session}
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         own = {"mcp-session-id": id, "accept": "application/json, text/event-stream"}

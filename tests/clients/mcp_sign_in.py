@@ -9,8 +9,8 @@ import sys
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx2  # type: ignore[import-not-found]  # not of this environment
-from mcp import ClientSession  # type: ignore[import-not-found]
+import httpx2
+from mcp import ClientSession  # type: ignore[import-not-found]  # not of this environment
 from mcp.client.auth import OAuthClientProvider  # type: ignore[import-not-found]
 from mcp.client.streamable_http import streamable_http_client  # type: ignore[import-not-found]
 from mcp.shared.auth import (  # type: ignore[import-not-found]

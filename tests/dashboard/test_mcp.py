@@ -42,7 +42,7 @@ def test_servers_with_their_calls_and_last_error(
     expect(row.get_by_role("cell").nth(4)).to_have_text("3")
     expect(row.get_by_role("cell").nth(5)).to_have_text("1")
     for scheme in ("dark", "light"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=scheme)
         assert broken_rules(page) == []
     page.set_viewport_size({"width": 390, "height": 844})
     expect(row).to_contain_text("broken: tool_failed")

@@ -26,7 +26,7 @@ URI = "http://localhost:3118/callback"
 
 def _config(stub: Stub, provider: Provider, store: Path, port: int) -> Config:
     made = config("http://127.0.0.1:9", store, provider, public_url=f"http://127.0.0.1:{port}")
-    teams = {"eng": ("*",)}
+    teams: dict[str, tuple[str, ...]] = {"eng": ("*",)}
     return replace(
         made, mcp_servers=(McpServer(name="tickets", url=stub.url, tools=(), teams=teams),)
     )

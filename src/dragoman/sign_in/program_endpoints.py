@@ -87,9 +87,9 @@ class ProgramEndpoints:
         """Register a client of MCP (RFC 7591). All have one id, and nothing is stored: what a
         client says of itself proves nothing, and its redirects are checked when it uses them."""
         asked = object_of(await incoming.body(MOST_FORM_BYTES)) or {}
-        uris = asked.get("redirect_uris")
-        is_list = isinstance(uris, list) and bool(uris)
-        if not is_list or not all(is_loopback_redirect(str(uri)) for uri in uris):
+        given = asked.get("redirect_uris")
+        uris = given if isinstance(given, list) else []
+        if not uris or not all(is_loopback_redirect(str(uri)) for uri in uris):
             refuse(incoming, 400, "invalid_redirect_uri", "It must be /callback on loopback.")
             return
         registered = {

@@ -51,7 +51,8 @@ const COLUMNS = [
   numberColumn("Calls", ({ calls }) => count(calls), { width: "width-status" }),
   numberColumn("Errors", ({ errors }) => count(errors), { width: "width-status" }),
   textColumn("Last error", ({ last_error, last_failed }) =>
-    last_error ? last_failed + ": " + last_error : ""),
+    last_error ? last_failed + ": " + last_error : "",
+  ),
   {
     head: "Failed",
     class: "num",
