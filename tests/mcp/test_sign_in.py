@@ -44,7 +44,8 @@ def test_the_sdk_s_client_finds_the_sign_in_by_itself(stub: Stub, tmp_path: Path
         serving(PEOPLE) as provider,
         running_gateway(_config(stub, provider, tmp_path / "s.db", port), port=port) as gateway,
     ):
-        home = House(gateway, provider)
+        address = gateway.base_url
+        home = House(provider, address, address, gateway=gateway)
         unknown = call(home.url, "POST", PATH, {"id": 1, "method": "ping"}, key=None)
         metadata = f"{home.url}/.well-known/oauth-protected-resource{PATH}"
         assert unknown.status == 401
