@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, get_args
 
+import openai
+
 from dragoman.config import (
     Account,
     Client,
@@ -20,9 +22,10 @@ from dragoman.config import (
     Upstream,
 )
 from dragoman.server.testing import RunningGateway, running_gateway
-from tests.gateway.http import KEY, Answer, call
+from tests.gateway.http import KEY, TRUSTS_NOBODY, Answer, call
 
 ALL = get_args(EndpointName)
+_clients: list[openai.OpenAI] = []
 TIMEOUTS = Timeouts(connect_s=2.0, first_byte_s=5.0, idle_s=5.0)
 
 
@@ -62,6 +65,20 @@ def serving(made: Config) -> Iterator[tuple[RunningGateway, list[Any]]]:
     lines: list[Any] = []
     with running_gateway(made, lambda line: lines.append(json.loads(line))) as gateway:
         yield gateway, lines
+        while _clients:
+            _clients.pop().close()
+
+
+def sdk(gateway: RunningGateway) -> openai.OpenAI:
+    """OpenAI's client of a gateway, closed with it."""
+    client = openai.OpenAI(
+        api_key=KEY,
+        base_url=gateway.openai_base_url,
+        max_retries=0,
+        http_client=openai.DefaultHttpxClient(verify=TRUSTS_NOBODY),
+    )
+    _clients.append(client)
+    return client
 
 
 def post(gateway: RunningGateway, path: str, body: bytes | dict[str, Any], **fields: Any) -> Answer:

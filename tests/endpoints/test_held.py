@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import openai
 import pytest
 from msgspec.structs import replace
 
@@ -13,15 +12,10 @@ from dragoman.endpoints.table import ROWS
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.server.testing import RunningGateway
-from tests.endpoints.serving import REQUESTS, config, post, serving, upstream
-from tests.gateway.http import KEY, events
+from tests.endpoints.serving import REQUESTS, config, post, sdk, serving, upstream
+from tests.gateway.http import events
 
 PRICE = OwnPrice(model="*", input="1", output="2")
-
-
-def sdk(gateway: RunningGateway) -> openai.OpenAI:
-    return openai.OpenAI(api_key=KEY, base_url=gateway.openai_base_url, max_retries=0)
 
 
 REPEATED = {row.path for row in ROWS if row.repeat == "any_failure"}

@@ -322,7 +322,24 @@ class OwnPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reasoning: Dollars | None = None
     """The same for reasoning; absent: as `output`."""
     search: Dollars = "0"
-    """US dollars for a thousand web searches of the vendor."""
+    """US dollars for a thousand searches: of the web by the vendor, and of rerank."""
+    image: Dollars | None = None
+    """US dollars for an image that is made. It takes the place of prices of tokens there, as do the
+    next two; absent: no price by the image."""
+    character: Dollars | None = None
+    """US dollars for a million characters that are spoken."""
+    second: Dollars | None = None
+    """US dollars for a second of sound that is transcribed."""
+    request: Dollars | None = None
+    """US dollars for a thousand requests to [other endpoints](endpoints.md), besides all else."""
+    image_input: Dollars | None = None
+    """US dollars for a million input tokens of images; absent: as `input`."""
+    image_output: Dollars | None = None
+    """The same for output tokens of images; absent: as `output`."""
+    audio_input: Dollars | None = None
+    """The same for input tokens of sound; absent: as `input`."""
+    audio_output: Dollars | None = None
+    """The same for output tokens of sound; absent: as `output`."""
     tier: Literal["batch", "flex", "priority", "fast", "ultrafast"] | None = None
     """Service tier of this price; absent: the default tier, and every tier without a price of its
     own."""
@@ -419,6 +436,16 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Endpoints that the service has beside that of its protocol; see [other
     endpoints](endpoints.md). Absent: those of the vendor whose address `base_url` is, and of other
     services of OpenAI's protocols `embeddings`, `completions` and `rerank`."""
+    embeddings: Literal["openai", "cohere"] | None = None
+    """Form in which a service of OpenAI's protocols takes embeddings; absent: that of the vendor
+    whose address `base_url` is, otherwise `openai`."""
+    embeddings_base64: bool = True
+    """Whether the service takes `encoding_format = "base64"`. False: it is asked for numbers, which
+    clients that want base64 are sent as such."""
+    rerank: Literal["cohere", "jina", "tei"] | None = None
+    """Form in which the service takes rerank: that of Cohere's version 2, that of Jina, vLLM and
+    llama.cpp, or that of text-embeddings-inference. Absent: that of the vendor whose address
+    `base_url` is, otherwise `jina`."""
     stored_responses: Literal["rebuild", "pass"] = "rebuild"
     """Where responses are stored: `rebuild`, in the gateway, which rebuilds conversations for any
     account, or `pass`, at the service itself, whose conversations then stay with their first

@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from dragoman.accounts.pool import Alternatives
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.losses import Loss
-from dragoman.canonical.usage import Usage
+from dragoman.canonical.usage import Units, Usage
 from dragoman.edge.body_copies import BodyCopies
 from dragoman.edge.log_format import timestamp
 from dragoman.edge.trace_context import RequestTrace
@@ -147,6 +147,7 @@ class _Line(Struct, gc=False):
     failed: list[FailedAttempt] | UnsetType = UNSET
     in_vain: list[_PaidInVain] | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
+    units: Units | UnsetType = UNSET
     estimated: bool | UnsetType = UNSET
     cost_usd: str | UnsetType = UNSET
     unpriced: bool | UnsetType = UNSET
@@ -166,7 +167,8 @@ class Record(Struct, eq=False):
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
     and recorded then. `failed` are the attempts that failed, in order, `accounts` is how many the
     upstream of the last of them has. `charge` is what the answer costs, None without `usage`, which
-    is `estimated` as far as the upstream did not report it. `user` is the end user that the request
+    is `estimated` as far as the upstream did not report it; `units` are what it used in other units
+    than tokens of text, None if nothing. `user` is the end user that the request
     names, and `tags` are its own, in one text. `in_vain` are the answers to it that were paid for
     and not used. `finish` is why the model stopped, `sent_at` when the last attempt began, by
     `time.perf_counter`, 0 without one, and `first_at` when its answer had its first content;
@@ -202,6 +204,7 @@ class Record(Struct, eq=False):
     in_vain: Sequence[InVain] = ()
     stream: bool = False
     usage: Usage | None = None
+    units: Units | None = None
     charge: Charge | None = None
     estimated: bool = False
     admitted: Admitted | None = None
@@ -309,6 +312,8 @@ class Record(Struct, eq=False):
             line.estimated = True
         if (cost := self.cost) is not None:
             line.cost_usd = dollars(cost)
+        if self.units is not None:
+            line.units = self.units
         if self.charge is not None:
             if self.charge.cost is None:
                 line.unpriced = True

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import Fault
 from dragoman.canonical.losses import Ledger
-from dragoman.canonical.usage import Usage, consistent
+from dragoman.canonical.usage import Units, Usage, consistent
 from dragoman.edge.auth import Caller
 from dragoman.edge.delivery import Delivery
 from dragoman.edge.errors import Headers
@@ -29,6 +29,8 @@ from dragoman.serving.limits.use import amounts_spent
 from dragoman.serving.plan import Plan
 from dragoman.translation.estimate import estimate_bytes
 
+_NO_UNITS = Units()
+
 
 class EndpointCall:
     """One request to the endpoint `row`.
@@ -42,6 +44,7 @@ class EndpointCall:
     - `is_called`: an upstream has the request, and has not failed.
     - `measured` is what it used, None until an upstream has told it. `events` of its answer were
       passed on by then.
+    - `takes_numbers`: the upstream of the plan refuses embeddings in base64.
     """
 
     __slots__ = (
@@ -64,6 +67,7 @@ class EndpointCall:
         "row",
         "size",
         "stream",
+        "takes_numbers",
     )
 
     def __init__(
@@ -91,7 +95,7 @@ class EndpointCall:
 
     def follow(self, plan: Plan) -> None:
         """Send the request where `plan` leads."""
-        self.plan, self.ledger = plan, Ledger()
+        self.plan, self.ledger, self.takes_numbers = plan, Ledger(), False
         self._fell_back = plan is not self.plans[0]
         record, target = self.record, plan.target
         record.upstream, record.upstream_model = target.upstream.name, target.model
@@ -116,8 +120,11 @@ class EndpointCall:
 
     def measure(self, answer: Mapping[str, Any]) -> None:
         """Note what an answer, or an event of one, tells of what the request used."""
-        if self.row.usage is not None:
-            self.measured = self.row.usage(answer) or self.measured
+        measured = None if self.row.usage is None else self.row.usage(answer)
+        if measured is not None and self.row.unit == "characters":
+            characters = self.row.asked(self.members).units.characters
+            measured = replace(measured, units=replace(measured.units, characters=characters))
+        self.measured = measured or self.measured
 
     def settle(self) -> None:
         """The request is over: what it used is recorded, estimated as far as no upstream told."""
@@ -133,6 +140,8 @@ class EndpointCall:
             return
         usage = consistent(measured.usage)
         record.usage, record.estimated = usage, measured.estimated
+        if measured.units != _NO_UNITS:
+            record.units = measured.units
         record.charge = charge_of(self.row, plan, replace(measured, usage=usage), time.time())
 
     def _estimated(self) -> Measured:

@@ -46,6 +46,7 @@ from dragoman.serving.plan import Plan
 from dragoman.serving.resolver import LONGEST_MODEL
 from dragoman.serving.routing import model_not_found
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
+from dragoman.translation.estimate import estimate_bytes
 from dragoman.upstream.errors import UNSENT_CAUSES, CallError
 from dragoman.upstream.request import UpstreamRequest
 from dragoman.upstream.response import UpstreamResponse
@@ -256,10 +257,12 @@ class EndpointExchange:
         row, plan = call.row, call.plan
         asked = row.asked(call.members)
         usage, size = asked.usage, 0
+        if row.unit == "searches":
+            usage = replace(usage, input=estimate_bytes(call.size))
         if row.unit == "tokens":
             expected, caller, target = self._admission.expected, call.caller.name, plan.target
             size = call.size
-            output = 0
+            output = usage.output
             if row.output_limit:
                 limit = token_count(call.members.get(row.output_limit))
                 answers = token_count(call.members.get("n")) or 1

@@ -3,43 +3,29 @@ for the name of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from msgspec import Struct
+from collections.abc import Mapping
+from functools import partial
 
 from dragoman import jsontext
 from dragoman.accounts.pool import Lease
-from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
-from dragoman.canonical.masking import Mask
-from dragoman.config import Server, Upstream
+from dragoman.canonical.errors import InvalidRequest
 from dragoman.edge.auth import Caller
 from dragoman.edge.body_copies import BodyCopies
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.endpoints.call import EndpointCall
+from dragoman.endpoints.delivery import deliver, read_part
+from dragoman.endpoints.embeddings import embeddings_wire, refuses_base64
 from dragoman.endpoints.exchange import EndpointExchange
-from dragoman.endpoints.members import Members, inserted, replaced
-from dragoman.endpoints.streams import deliver_bytes, deliver_events
+from dragoman.endpoints.members import Members
+from dragoman.endpoints.rerank import rerank_wire
 from dragoman.endpoints.table import Row
+from dragoman.endpoints.wire import Wire, passed
 from dragoman.jsontext import JsonError
-from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import decode_object
-from dragoman.serving.answers import MOST_BYTES, beginning, is_stream
-from dragoman.serving.failures import failed_call, unusable
-from dragoman.upstream.errors import CallError
+from dragoman.serving.failures import Failure
+from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.upstream.response import UpstreamResponse
-
-_JSON = "application/json"
-
-
-class Wire(Struct, frozen=True):
-    """A request as an upstream is sent it: `path` below the version of its protocol, or below its
-    base URL without one if `is_root`; `read` makes the client's answer of a whole one."""
-
-    path: str
-    body: bytes
-    is_root: bool = False
-    read: Callable[[bytes], bytes] = lambda body: body
 
 
 class HeldBodies:
@@ -74,29 +60,53 @@ class HeldBodies:
             copies.add("client_request", body)
             incoming.observer = copies
 
-        async def attempt(call: EndpointCall, lease: Lease) -> None:
-            await self._attempt(call, lease, passed(call, body))
+        await self._exchange.run(call, partial(self._attempt, body))
 
-        await self._exchange.run(call, attempt)
-
-    async def _attempt(self, call: EndpointCall, lease: Lease, wire: Wire) -> None:
+    async def _attempt(self, body: bytes, call: EndpointCall, lease: Lease) -> None:
         """Call the upstream with one account, and deliver its answer.
 
         Raises:
             Failure: nothing of an answer was sent to the client.
+            InvalidRequest: the upstream does not take what is asked.
         """
-        incoming, upstream = call.incoming, call.plan.upstream
+        try:
+            await self._send_all(call, lease, _wire(call, body))
+        except Failure as failure:
+            if call.takes_numbers or not refuses_base64(call, failure.status, failure.body):
+                raise
+            call.takes_numbers = True
+            await self._send_all(call, lease, _wire(call, body))
+
+    async def _send_all(self, call: EndpointCall, lease: Lease, wire: Wire) -> None:
+        answers = []
+        *others, last = wire.bodies
+        for body in others:
+            answer, builder = await self._send(call, lease, wire, body)
+            answers.append(await read_part(call, answer, builder.mask))
+        answer, builder = await self._send(call, lease, wire, last)
+        await deliver(
+            call,
+            lease,
+            answer,
+            builder.mask,
+            self._exchange.server,
+            lambda body: wire.read([*answers, body]),
+        )
+
+    async def _send(
+        self, call: EndpointCall, lease: Lease, wire: Wire, body: bytes
+    ) -> tuple[UpstreamResponse, UpstreamRequestBuilder]:
         headers = {}
-        if incoming.codec.name == upstream.codec.name:
-            headers = incoming.codec.endpoint.passed_on(incoming.headers)
+        if call.incoming.codec.name == call.plan.upstream.codec.name:
+            headers = call.incoming.codec.endpoint.passed_on(call.incoming.headers)
         if call.row.stream == "bytes" and not call.stream:
             headers["accept"] = "*/*"
-        answer, builder = await self._exchange.send(
+        return await self._exchange.send(
             call,
             lease,
             lambda builder: builder.post(
                 wire.path,
-                wire.body,
+                body,
                 headers,
                 stream=call.stream,
                 route=call.plan.target.headers,
@@ -104,119 +114,15 @@ class HeldBodies:
                 is_root=wire.is_root,
             ),
         )
-        await deliver(call, lease, answer, builder.mask, self._exchange.server, wire.read)
 
 
-async def deliver(
-    call: EndpointCall,
-    lease: Lease,
-    answer: UpstreamResponse,
-    mask: Mask,
-    server: Server,
-    read: Callable[[bytes], bytes] = lambda body: body,
-) -> None:
-    """Deliver a good answer: a stream of events, bytes as they come, or a JSON object, of which
-    `read` makes the client's. It is closed.
-
-    Raises:
-        Failure: nothing of it was sent to the client.
-    """
-    try:
-        await _deliver(call, lease, answer, server, read)
-    except CallError as error:
-        if call.incoming.status:
-            raise
-        raise failed_call(error, call.plan.upstream.name) from None
-    except UpstreamError as error:
-        raise unusable(mask.fault(error.fault)) from None
-    finally:
-        call.record.bytes_down = answer.received
-        answer.close()
-
-
-async def _deliver(
-    call: EndpointCall,
-    lease: Lease,
-    answer: UpstreamResponse,
-    server: Server,
-    read: Callable[[bytes], bytes],
-) -> None:
-    first = b""
-    if call.stream:
-        first = await beginning(answer)
-        if is_stream(answer, first, "text/event-stream"):
-            await deliver_events(call, lease, answer, first, server)
-            return
-    media = answer.headers.get("content-type", _JSON)
-    if not media.startswith(_JSON) and (call.row.stream == "bytes" or call.row.way == "relayed"):
-        await deliver_bytes(call, lease, answer, first)
-        return
-    body = first + await answer.read(MOST_BYTES, call.incoming.reserve)
-    shown = _read(call, read(body))
-    call.begins(lease)
-    lease.succeeded(0.0 if call.measured is None else call.measured.usage.total)
-    call.note_usage()
-    line = b"content-type: %b\r\n" % media.encode("latin-1")
-    call.incoming.reply(200, shown, call.headers(), line)
-
-
-def _read(call: EndpointCall, body: bytes) -> bytes:
-    """The client's answer.
-
-    Raises:
-        UpstreamError: it is no JSON object.
-    """
-    try:
-        members = Members(jsontext.members(body))
-    except JsonError:
-        raise UpstreamError.unreadable("it is not a JSON object") from None
-    if (error := members.get("error")) and members.keys().isdisjoint(_ANSWERS):
-        raise UpstreamError(Fault(FaultKind.UPSTREAM_FAILED, f"The upstream failed: {error}"))
-    call.measure(members)
-    return renamed(call, body)
-
-
-_ANSWERS = frozenset({"data", "results", "choices", "content", "embedding", "embeddings", "text"})
-
-
-def renamed(call: EndpointCall, body: bytes) -> bytes:
-    """An answer with the client's name of the model."""
-    if call.plan.target.model == call.model:
-        return body
-    return replaced(body, "model", to_json(call.model))
-
-
-def passed(call: EndpointCall, body: bytes) -> Wire:
-    """A request that is passed on as it is, with the upstream's name of the model."""
-    model, row = call.plan.target.model, call.row
-    if "model" in call.members.raw:
-        if model != call.model and row.model != "path":
-            body = replaced(body, "model", to_json(model))
-    elif row.model == "json":
-        body = inserted(body, "model", to_json(model))
-    if row.asks_usage and call.stream and not call.wants_usage:
-        options = call.members.get("stream_options")
-        asked = to_json({**(options if isinstance(options, dict) else {}), "include_usage": True})
-        if "stream_options" in call.members.raw:
-            body = replaced(body, "stream_options", asked)
-        else:
-            body = inserted(body, "stream_options", asked)
-    path, is_root = path_at(call.plan.upstream, row.path, model)
-    return Wire(path, body, is_root)
-
-
-def path_at(upstream: Upstream, path: str, model: str) -> tuple[str, bool]:
-    """Where an upstream has the endpoint of a path, and whether that is beside its version."""
-    endpoint = upstream.endpoint
-    if "{model}" in path:
-        verb = path.rpartition(":")[2]
-        located = endpoint.path_for(model, False)
-        return f"{located.rpartition(':')[0]}:{verb}", False
-    if not path.startswith("/v1/"):
-        return path, True
-    # What stands before the path of the protocol, where the service has it elsewhere.
-    before = endpoint.path_for(model, False).removesuffix(endpoint.path)
-    return before + path.removeprefix("/v1"), False
+def _wire(call: EndpointCall, body: bytes) -> Wire:
+    """How a request is sent to the upstream of its plan."""
+    if call.row.capability == "embeddings":
+        return embeddings_wire(call, body)
+    if call.row.capability == "rerank":
+        return rerank_wire(call, body)
+    return passed(call, body)
 
 
 def _members_of(body: bytes) -> Members:

@@ -4,6 +4,7 @@ name of the model."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 
@@ -12,11 +13,13 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.endpoints.call import EndpointCall
+from dragoman.endpoints.delivery import deliver
 from dragoman.endpoints.exchange import EndpointExchange
-from dragoman.endpoints.held import deliver, model_of, path_at
+from dragoman.endpoints.held import model_of
 from dragoman.endpoints.members import Members
 from dragoman.endpoints.table import Row
 from dragoman.endpoints.uploads import Upload, Uploads
+from dragoman.endpoints.wire import path_at, read_passed
 from dragoman.protocols.base import to_json
 from dragoman.serving.failures import Failure
 
@@ -113,7 +116,14 @@ class RelayedBodies:
         )
         # All fields have come by now, wherever they stand.
         call.members = _members_of(upload, incoming)
-        await deliver(call, lease, answer, builder.mask, self._exchange.server)
+        await deliver(
+            call,
+            lease,
+            answer,
+            builder.mask,
+            self._exchange.server,
+            partial(read_passed, call),
+        )
 
 
 def _members_of(upload: Upload, incoming: IncomingRequest) -> Members:

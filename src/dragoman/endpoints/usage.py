@@ -51,6 +51,12 @@ def of_tokens(answer: JsonObject) -> Measured | None:
     return Measured(Usage(input=given, output=output, cached=cached))
 
 
+def of_speech(answer: JsonObject) -> Measured | None:
+    """As `of_tokens`; the output is sound."""
+    found = of_tokens(answer)
+    return found and Measured(found.usage, Units(audio_output=found.usage.output))
+
+
 def of_llama_cpp(answer: JsonObject) -> Measured | None:
     """The counts of llama.cpp's own endpoints."""
     given = token_count(answer.get("tokens_evaluated"))
@@ -67,7 +73,7 @@ def of_images(answer: JsonObject) -> Measured | None:
     usage = _object(answer.get("usage"))
     given = token_count(usage.get("input_tokens"))
     if given is None:
-        return Measured(Usage(), Units(images=images)) if images else None
+        return _images(images) if images else None
     drawn = _object(answer.get("svg_usage"))
     given += token_count(drawn.get("input_tokens")) or 0
     output = (token_count(usage.get("output_tokens")) or 0) + (
@@ -141,16 +147,34 @@ def of_google(answer: JsonObject) -> Measured | None:
 
 def images_asked(members: JsonObject) -> Measured:
     """The images that a request asks for."""
-    return Measured(Usage(), Units(images=token_count(members.get("n")) or 1))
+    return _images(token_count(members.get("n")) or 1)
+
+
+def rerank_asked(members: JsonObject) -> Measured:
+    """One search."""
+    return Measured(Usage(searches=1), estimated=True)
 
 
 def characters_asked(members: JsonObject) -> Measured:
-    """The characters of a text that is to be spoken."""
+    """The characters of a text that is to be spoken, and the tokens of that sound."""
     text = members.get("input")
     characters = len(text) if isinstance(text, str) else 0
-    return Measured(
-        Usage(input=estimate_bytes(characters)), Units(characters=characters), estimated=True
-    )
+    output = -(-characters * _SPOKEN_TOKENS // _SPOKEN_CHARACTERS)
+    usage = Usage(input=estimate_bytes(characters), output=output)
+    units = Units(characters=characters, audio_output=output)
+    return Measured(usage, units, estimated=True)
+
+
+def _images(images: int) -> Measured:
+    """Images of which nobody tells the tokens."""
+    output = images * _IMAGE_TOKENS
+    return Measured(Usage(output=output), Units(images=images, image_output=output), estimated=True)
+
+
+_IMAGE_TOKENS = 4160
+"""Tokens of a square image of a megapixel in high quality."""
+_SPOKEN_CHARACTERS, _SPOKEN_TOKENS = 15, 20
+"""Characters that are spoken in a second, and the tokens of a second of sound."""
 
 
 def _object(value: object) -> JsonObject:

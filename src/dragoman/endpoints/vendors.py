@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 from dragoman.config import Config, EndpointName, Upstream
 from dragoman.protocols import CODECS
@@ -30,6 +30,8 @@ _OPENAI: Final[frozenset[EndpointName]] = frozenset(
     }
 )
 _UNKNOWN: Final[frozenset[EndpointName]] = frozenset({"embeddings", "completions", "rerank"})
+_GOOGLE: Final = "google_generate_content"
+_COHERE: Final = ("cohere.com", "cohere.ai")
 _OPENAIS: Final = ("openai_chat", "openai_responses")
 
 _BY_HOST: Final[tuple[tuple[tuple[str, ...], frozenset[EndpointName]], ...]] = (
@@ -40,13 +42,13 @@ _BY_HOST: Final[tuple[tuple[tuple[str, ...], frozenset[EndpointName]], ...]] = (
         frozenset({"embeddings", "fim", "moderations", "transcriptions", "files", "batches"}),
     ),
     (("deepseek.com",), frozenset({"fim"})),
-    (("cohere.com", "cohere.ai"), frozenset({"embeddings", "rerank"})),
+    (_COHERE, frozenset({"embeddings", "rerank"})),
 )
 """Endpoints of services that speak OpenAI's protocols, by the domains of their hosts."""
 
 _BY_PROTOCOL: Final[dict[str, frozenset[EndpointName]]] = {
     "anthropic_messages": frozenset({"files", "batches"}),
-    "google_generate_content": frozenset({"embeddings"}),
+    _GOOGLE: frozenset({"embeddings"}),
 }
 
 
@@ -56,6 +58,23 @@ def endpoints_of(upstream: Upstream) -> frozenset[EndpointName]:
     if upstream.endpoints is not None:
         return frozenset(upstream.endpoints)
     return _known(upstream.protocol, upstream.base_url)
+
+
+def embeddings_of(upstream: Upstream) -> Literal["openai", "cohere", "google"]:
+    """The form in which an upstream takes embeddings."""
+    if upstream.protocol == _GOOGLE:
+        return "google"
+    if upstream.embeddings is not None:
+        return upstream.embeddings
+    is_own = is_below(host_of(upstream.base_url), *_COHERE)
+    return "cohere" if is_own and "/compatibility" not in upstream.base_url else "openai"
+
+
+def rerank_of(upstream: Upstream) -> Literal["cohere", "jina", "tei"]:
+    """The form in which an upstream takes rerank."""
+    if upstream.rerank is not None:
+        return upstream.rerank
+    return "cohere" if is_below(host_of(upstream.base_url), *_COHERE) else "jina"
 
 
 @lru_cache(maxsize=1024)

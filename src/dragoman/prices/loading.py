@@ -10,8 +10,9 @@ from pathlib import Path
 from dragoman.config import Config, OwnPrice, Upstream
 from dragoman.config.files import FileText
 from dragoman.prices.lookup import PriceList, Prices, version_with
-from dragoman.prices.rates import Price, pico_per_token
+from dragoman.prices.rates import PER_MILLION, Price, pico_per_token
 from dragoman.prices.table import PriceError, Table, read_table
+from dragoman.prices.units import UnitPrice
 
 SNAPSHOT = "snapshot.json"
 """File of the package with the shipped table."""
@@ -83,7 +84,12 @@ def _list_of(upstream: Upstream, table: Table, config: Config) -> PriceList:
         # The last of those that apply is used.
         prices.sort(key=lambda one: (one.since, one.begins != one.ends))
     lists = [[model for model in table.models if model.provider == name] for name in names]
-    return PriceList(((model, prices) for (model, _), prices in own.items()), lists)
+    units = [
+        (price.model, _units(price))
+        for price in config.prices
+        if price.upstream in (None, upstream.name)
+    ]
+    return PriceList(((model, prices) for (model, _), prices in own.items()), lists, units)
 
 
 def _lists_of(upstream: Upstream, table: Table) -> Sequence[str]:
@@ -114,6 +120,22 @@ def _own(price: OwnPrice) -> Price:
         output=made,
         reasoning=rate(price.reasoning, made),
         search=rate(price.search) * _PER_THOUSAND,
+    )
+
+
+def _units(price: OwnPrice) -> UnitPrice:
+    def rate(amount: str | None, per: int = 1) -> int | None:
+        return None if amount is None else pico_per_token(Decimal(amount)) * PER_MILLION // per
+
+    return UnitPrice(
+        image=rate(price.image),
+        character=rate(price.character, PER_MILLION),
+        second=rate(price.second),
+        request=rate(price.request, _PER_THOUSAND),
+        image_input=rate(price.image_input, PER_MILLION),
+        image_output=rate(price.image_output, PER_MILLION),
+        audio_input=rate(price.audio_input, PER_MILLION),
+        audio_output=rate(price.audio_output, PER_MILLION),
     )
 
 

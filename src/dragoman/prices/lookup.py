@@ -22,6 +22,7 @@ from dragoman.prices.table import (
     literal_length,
     names_model,
 )
+from dragoman.prices.units import NO_UNITS, UnitPrice
 
 MOST_MODELS = 1024
 """Models whose prices are cached; clients can choose them if a route is a pattern."""
@@ -101,11 +102,15 @@ class PriceList:
     others, the earlier one if equal. Of own prices the first that matches is used.
     """
 
-    __slots__ = ("_exact", "_others", "_own", "_patterns")
+    __slots__ = ("_exact", "_others", "_own", "_patterns", "_units")
 
     def __init__(
-        self, own: Iterable[tuple[str, Sequence[Price]]], lists: Iterable[Iterable[ModelPrices]]
+        self,
+        own: Iterable[tuple[str, Sequence[Price]]],
+        lists: Iterable[Iterable[ModelPrices]],
+        units: Sequence[tuple[str, UnitPrice]] = (),
     ) -> None:
+        self._units = units
         rows = tuple(own)
         self._own = list(takewhile(lambda row: row[0] != _OTHERS, rows))
         self._others = next((row for row in rows if row[0] == _OTHERS), ("", ()))
@@ -123,6 +128,11 @@ class PriceList:
             patterns.sort(key=lambda pair: -literal_length(pair[0]))
             self._exact.append(exact)
             self._patterns.append(patterns)
+
+    def units(self, model: str) -> UnitPrice:
+        """The own prices of a model in other units than tokens of text."""
+        name = model.lower()
+        return next((one for own, one in self._units if names_model(own, name)), NO_UNITS)
 
     def prices(self, model: str) -> Sequence[Price]:
         """All prices of a model, at whatever time; none if it is unknown."""
@@ -209,6 +219,10 @@ class Prices:
             self._report_unknown(upstream, model)
             return Charge(basis, None, quote.billed)
         return Charge(basis, cost, quote.billed)
+
+    def units(self, upstream: str, model: str) -> UnitPrice:
+        """The prices of a model in other units than tokens of text."""
+        return self.lists[upstream].units(model) if upstream in self.lists else NO_UNITS
 
     def price(self, basis: Basis, at: float, until: float) -> tuple[Basis, Price] | None:
         """The price, and its basis, of usage that was counted under `basis` from one time to

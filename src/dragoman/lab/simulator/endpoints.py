@@ -93,6 +93,7 @@ class EndpointHandlers:
         self.methods = {
             "embedContent": self._whole(_embed_content),
             "batchEmbedContents": self._whole(_batch_embed),
+            "predict": self._whole(_predict),
         }
 
     async def _body(self, context: RequestContext) -> tuple[JsonObject, Fault | None] | None:
@@ -266,9 +267,25 @@ def _values(body: JsonObject, text: str) -> JsonObject:
 
 def _embed_content(body: JsonObject) -> object:
     text = _content_text(body.get("content"))
+    body = {**body, **body.get("embedContentConfig", {})}
     usage = {"promptTokenCount": tokens(len(text))}
     answer: JsonObject = {"embedding": _values(body, text)}
     return answer if "no-usage" in _model(body) else {**answer, "usageMetadata": usage}
+
+
+def _predict(body: JsonObject) -> object:
+    parameters = body.get("parameters") or {}
+    texts = [_text(one, "content") for one in body.get("instances") or ()]
+    if body["model"].startswith("gemini") and len(texts) > 1:
+        raise ApiError(400, "The model takes one instance.")
+    found = [
+        {
+            **_values(parameters, text),
+            "statistics": {"token_count": tokens(len(text)), "truncated": False},
+        }
+        for text in texts
+    ]
+    return {"predictions": [{"embeddings": one} for one in found]}
 
 
 def _batch_embed(body: JsonObject) -> object:
