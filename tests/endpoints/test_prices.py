@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
+from dragoman.accounts.pool import AccountPool
 from dragoman.config import OwnPrice
 from dragoman.config.limits import Limit
+from dragoman.edge.auth import Caller
+from dragoman.endpoints.pricing import charge_of
+from dragoman.endpoints.table import ROWS
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.prices.loading import load_prices
+from dragoman.serving.plan import Plans
+from dragoman.serving.routing import Router
 from tests.endpoints.serving import REQUESTS, config, post, serving, upstream
 from tests.gateway.http import call
 
@@ -80,6 +87,30 @@ def test_an_endpoint_without_a_price_is_refused_under_a_budget_unless_allowed(
         assert answer.status == 403
         assert "has no price" in answer.body.decode()
         assert not simulator.requests
+
+
+def test_recordings_cost_by_the_second_or_by_tokens_of_sound() -> None:
+    row = next(one for one in ROWS if one.path == "/v1/audio/transcriptions")
+    assert row.usage is not None
+    by_time = row.usage({"usage": {"type": "duration", "seconds": 30}})
+    counts = {
+        "input_tokens": 300,
+        "output_tokens": 50,
+        "input_token_details": {"audio_tokens": 300},
+    }
+    by_tokens = row.usage({"usage": {"type": "tokens", **counts}})
+    for own, measured, expected in (
+        (price(second="0.0001"), by_time, 0.003),
+        (price(audio_input="6"), by_tokens, (6 * 300 + 2 * 50) / 10**6),
+        (price(), row.asked({"file": 80_000}), (100 + 2 * 40) / 10**6),
+        (price(), by_time, None),
+    ):
+        assert measured is not None
+        config_of = config(upstream("sim", "http://127.0.0.1:1"), prices=(own,))
+        pool, prices = AccountPool(config_of), load_prices(config_of)
+        plans = Plans(Router(config_of), pool, prices, shows_cost=False)
+        charge = charge_of(row, plans.of(Caller("c"), "my-model"), measured, 0.0)
+        assert charge.cost == (None if expected is None else pytest.approx(expected * 10**12))
 
 
 def test_a_free_moderation_passes_a_budget(simulator: RunningSimulator) -> None:

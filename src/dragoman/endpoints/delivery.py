@@ -1,4 +1,4 @@
-"""A good answer of an endpoint on its way to the client: events, bytes as they come, or an object."""
+"""A good answer of an endpoint on its way to the client: events, bytes as they come, or a body."""
 
 from __future__ import annotations
 

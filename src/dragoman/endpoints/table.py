@@ -7,17 +7,20 @@ reads rows; to add one is a row and a test.
 
 The way of a request:
 
-1. `server/routes.py` finds the row of a path (`PATHS`, `row_at`) and its handler: the row's `way`
-   is a key of `endpoints.service.WAYS`, which names what serves it. Authentication, allow-lists of
-   addresses and paths, and the content type are those of every route.
+1. `server/routes.py` finds the row of a path (`PATHS`, `place_of`) and its handler: the row's `way`
+   is a key of `service.WAYS`, which names what serves it. Authentication, allow-lists of addresses
+   and paths, and the content type are those of every route.
 2. What serves the row makes an `EndpointCall` (`call.py`): the row, the caller, the record.
-   `Endpoints.resolve` finds the plan of the model as chat does, and leaves those of its upstreams
-   that have the endpoint (`vendors.py`, `endpoints` of the configuration); `Endpoints.admit`
-   reserves from the limits of the caller.
-3. `Endpoints.ask` asks one account after another by `serving.attempts.Attempts`, as long as the
-   row's `repeat` allows. It is given the attempt: a function that calls one account and delivers
-   its answer. That of held JSON bodies is in `held.py`.
-4. `EndpointCall.settle` records usage and cost; limits are settled with the record, as for chat.
+   `EndpointExchange.resolve` (`exchange.py`) finds the plan of the model as chat does, and leaves
+   those of its upstreams that have the endpoint (`vendors.py`, `endpoints` of the configuration);
+   `admit` reserves from the limits of the caller.
+3. `EndpointExchange.run` asks one account after another by `serving.attempts.Attempts`, as long as
+   the row's `repeat` allows. It is given the attempt, which calls one account by `send` and passes
+   its answer to `deliver` (`delivery.py`). That of held JSON bodies is in `held.py`; how they are
+   sent to an upstream and what is read of its answer is a `Wire` (`wire.py`, `embeddings.py`,
+   `rerank.py`).
+4. `EndpointCall.settle` records usage and cost (`usage.py`, `pricing.py`); limits are settled with
+   the record, as for chat.
 """
 
 from __future__ import annotations

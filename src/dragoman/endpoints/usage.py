@@ -105,14 +105,18 @@ def of_transcription(answer: JsonObject) -> Measured | None:
 
 
 def audio_asked(members: JsonObject) -> Measured:
-    """The seconds of a recording, by its size."""
+    """The seconds of a recording, by its size, and its tokens."""
     size = members.get("file")
     seconds = size / _AUDIO_BYTES_PER_SECOND if isinstance(size, int) else 0.0
-    return Measured(Usage(), Units(seconds=seconds), estimated=True)
+    heard, written = int(seconds * _HEARD_TOKENS), int(seconds * _WRITTEN_TOKENS)
+    units = Units(seconds=seconds, audio_input=heard)
+    return Measured(Usage(input=heard, output=written), units, estimated=True)
 
 
 _AUDIO_BYTES_PER_SECOND = 8000
 """Of speech as it is commonly compressed, 64 kbit/s."""
+_HEARD_TOKENS, _WRITTEN_TOKENS = 10, 4
+"""Tokens of a second of speech, and of its text."""
 
 
 def of_rerank(answer: JsonObject) -> Measured | None:
