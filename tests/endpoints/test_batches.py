@@ -231,3 +231,55 @@ def test_a_batch_outlives_workers_that_are_killed(
         with openai.OpenAI(base_url=f"{running.url}/v1", api_key=KEY, max_retries=0) as client:
             assert client.batches.retrieve(batch.id).status == "completed"
         assert call(running.url, "GET", "/v1/usage", key=KEY).json["total"]["output_tokens"] == 15
+
+
+def test_nobody_has_a_batch_use_what_is_anothers(opened: Gateways) -> None:
+    """Nor an earlier answer of another's."""
+    gateway, service = opened.open(), opened.simulator
+    yours, mine = opened.openai(gateway, YOU), opened.openai(gateway)
+    name = yours.files.create(file=b"x", purpose="user_data").id
+    asked = len(service.requests)
+    part = {"type": "file", "file": {"file_id": name}}
+    for more in (
+        {"messages": [{"role": "user", "content": [part]}]},
+        {"input": "Hi", "previous_response_id": "resp_of_another"},
+        {"input": [{"type": "item_reference", "id": "msg_of_another"}]},
+    ):
+        line = {"custom_id": "a", "method": "POST", "url": "/v1", "body": {"model": "my-m", **more}}
+        file = ("in.jsonl", io.BytesIO(json.dumps(line).encode()))
+        with pytest.raises(openai.NotFoundError):
+            mine.files.create(file=file, purpose="batch")
+    other = opened.anthropic(gateway, YOU).files.upload(file=("b.txt", b"x")).id
+    source: Any = {"type": "document", "source": {"type": "file", "file_id": other}}
+    made = requests("claude-x")
+    made[0]["params"]["messages"][0]["content"] = [source]
+    with pytest.raises(anthropic.NotFoundError):
+        opened.anthropic(gateway).messages.batches.create(requests=made)
+    assert len(service.requests) == asked + 1
+    assert opened.anthropic(gateway, YOU).messages.batches.create(requests=made).id
+
+
+def test_a_batch_is_counted_before_it_is_deleted(opened: Gateways) -> None:
+    gateway = opened.open()
+    mine = opened.anthropic(gateway)
+    made = mine.messages.batches.create(requests=requests("claude-x"))
+    mine.messages.batches.delete(made.id)
+    assert eventually(lambda: used(gateway) == TOKENS)
+
+
+def test_a_batch_takes_nothing_of_limits_of_the_moment(opened: Gateways) -> None:
+    """It runs for hours, beside other requests."""
+    rules = "".join(
+        f'[[clients.limits]]\nkind = "{kind}"\namount = {amount}\n{window}\n'
+        for kind, amount, window in (
+            ("concurrent", 1, ""),
+            ("tokens", 50, 'window = "1m"'),
+            ("tokens", 10_000, 'window = "30d"'),
+        )
+    )
+    gateway = opened.open(rules)
+    mine = opened.openai(gateway)
+    make(mine, *["my-model"] * 4)
+    limits = call(gateway.base_url, "GET", "/v1/key", key=ME).json["limits"]
+    assert [one["reserved"] for one in limits[:2]] == [0, 0]
+    assert limits[2]["reserved"] >= 400

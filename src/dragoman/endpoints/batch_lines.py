@@ -14,14 +14,15 @@ from dragoman.canonical.usage import Usage, summed
 from dragoman.endpoints.members import replaced
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
+from dragoman.protocols.bound_ids import MOST_NAMED, named_in
 from dragoman.protocols.numbers import token_count
 
 LONGEST_LINE = 32 * 1024 * 1024
 """Bytes of one line."""
 MOST_REQUESTS = 100_000
-_MOST_MODELS = 8
+_MOST_MODELS = 5
 """Models that one batch may name."""
-_MOST_NAMES = 400
+_MOST_NAMES = 250
 """Characters that their names may have: they are stored with the file."""
 _LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _NEWLINE = b"\n"
@@ -44,11 +45,12 @@ class Share(Struct):
 
 class Requests:
     """Counts the requests of one batch, and renames their models by `rename`. `shares` has what is
-    for each model, by the client's name of it."""
+    for each model, by the client's name of it, `named` the ids that requests name."""
 
     def __init__(self, rename: Rename) -> None:
         self._rename = rename
         self.shares: dict[str, Share] = {}
+        self.named: dict[str, None] = {}
         self.count = 0
 
     def body(self, body: Raw | bytes, at: str) -> bytes:
@@ -74,6 +76,9 @@ class Requests:
         share.output += limit or 0
         share.unlimited += limit is None
         text = bytes(body)
+        self.named |= dict.fromkeys(named_in(text))
+        if len(self.named) > MOST_NAMED:
+            raise InvalidRequest.at(at, f"the batch names more than {MOST_NAMED} files")
         return text if share.sent == model else replaced(text, "model", to_json(share.sent))
 
     def _share(self, model: str, at: str) -> Share:

@@ -77,15 +77,16 @@ class Batches:
 
         return sent
 
-    async def admit(self, call: EndpointCall, shares: Mapping[str, Share]) -> None:
-        """Reserve for a batch from the limits of its caller.
+    async def reserve(self, call: EndpointCall, shares: Mapping[str, Share]) -> Record:
+        """Reserve for a batch from the limits of its caller, which are lasting. Returns the record
+        that holds what is reserved, for `keep` or `give_back`.
 
         Raises:
             DragomanError: a limit refuses it.
             ClientGone: the client left while it waited for its turn.
         """
         caller, upstream = call.caller, call.plan.upstream.name
-        call.record.model = next(iter(shares), "")
+        held = Record(caller=caller.name, team=caller.team, model=next(iter(shares), ""))
 
         def expect(rules: Rules) -> tuple[Expected, int]:
             estimates = self._parts.admission.expected
@@ -105,17 +106,23 @@ class Batches:
             return Expected(given, output, cost=None if unknown else cost, billed=billed), 0
 
         if caller.is_limited:
-            await self._parts.admission.admit_expected(
-                call.incoming, caller, call.record, call.plan.target, expect
-            )
+            try:
+                await self._parts.admission.admit_expected(
+                    call.incoming, caller, held, call.plan.target, expect, lasting=True
+                )
+            finally:
+                call.record.limit = held.limit
+        return held
 
-    def keep(self, call: EndpointCall, name: str) -> None:
-        """A batch was made: what its request has reserved is held until it has ended."""
-        admitted, call.record.admitted = call.record.admitted, None
-        if admitted is not None:
-            held = Record(caller=call.caller.name, team=call.caller.team)
-            held.admitted = admitted
-            self._reserved[call.caller.name, name] = held
+    def keep(self, held: Record, name: str) -> None:
+        """A batch of that name was made: what is reserved for it is held until it has ended."""
+        if held.admitted is not None:
+            self._reserved[held.caller, name] = held
+
+    def give_back(self, held: Record) -> None:
+        """No batch was made: what is reserved for it is given back, unless it is kept."""
+        if held not in self._reserved.values():
+            self._parts.admission.settle(held, time.time())
 
     async def look_due(self) -> None:
         """Look at the batches that are due, and count those that have ended.
@@ -130,19 +137,23 @@ class Batches:
         for bound in await store.ask(
             lambda store: store.bound.take_due(now, now + _LONGEST_WAIT_S, _AT_ONCE)
         ):
-            account = self._bindings.account_of(bound)
-            if account is None:
+            await self.look(bound)
+            if bound.expires <= now:
+                await store.ask(partial(_settle, bound.owner, bound.name))
                 continue
-            again = min(2 * max(now - bound.created, FIRST_LOOK_S), _LONGEST_WAIT_S)
-            answer = await self._shown(account, bound)
-            if answer is not None:
-                await self.seen(bound, answer, account)
-            await self._look_again(bound, now + again)
+            again = min(max(now - bound.created, FIRST_LOOK_S), _LONGEST_WAIT_S)
+            await store.ask(partial(_postpone, bound.owner, bound.name, now + again))
 
-    async def _look_again(self, bound: BoundId, at: float) -> None:
-        store = self._bindings.store
-        assert store is not None
-        await store.ask(lambda store: store.bound.postpone(bound.name, bound.owner, at))
+    async def look(self, bound: BoundId) -> None:
+        """Ask the service for a batch. If it has ended, it is counted, unless it was.
+
+        Raises:
+            DragomanError: the store cannot be used now.
+        """
+        account = self._bindings.account_of(bound)
+        answer = None if account is None else await self._shown(account, bound)
+        if account is not None and answer is not None:
+            await self.seen(bound, answer, account)
 
     async def release(self) -> None:
         """Give back what is reserved here for batches that another process has counted.
@@ -174,7 +185,7 @@ class Batches:
             return
         store = self._bindings.store
         assert store is not None
-        if await store.ask(lambda store: store.bound.settle(bound.name, bound.owner)):
+        if await store.ask(partial(_settle, bound.owner, bound.name)):
             await self._count(bound, account, used)
 
     async def _used(
@@ -255,6 +266,14 @@ class Batches:
             self._parts.record_end(_incoming(path, bound, self._parts), record)
         if reserved is not None:
             self._parts.admission.settle(reserved, time.time())
+
+
+def _settle(owner: str, name: str, store: ResponseStore) -> bool:
+    return store.bound.settle(name, owner)
+
+
+def _postpone(owner: str, name: str, due: float, store: ResponseStore) -> None:
+    store.bound.postpone(name, owner, due)
 
 
 def _is_due(owner: str, name: str, store: ResponseStore) -> bool:

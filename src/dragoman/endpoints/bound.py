@@ -3,6 +3,7 @@ changed, downloaded and deleted, by the account that has them alone."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ from dragoman.endpoints.uploads import Upload, Uploads
 from dragoman.endpoints.vendors import endpoints_of, is_spoken
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
-from dragoman.protocols.bound_ids import ids_in, not_held
+from dragoman.protocols.bound_ids import named_in, not_held
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.raw import join_list, split_list, split_object
 from dragoman.serving.answers import MOST_BYTES
@@ -51,20 +52,27 @@ UPSTREAM = b"x-dragoman-upstream"
 _PASSED = (b"content-type", b"openai-beta", b"range")
 """Headers of clients that are passed on besides those of the protocol."""
 _FIELDS = {"purpose": 64}
+_MOST_HELD = 8 * 1024 * 1024
+"""Bytes of a JSON body that is not a batch."""
+_IN_A_TURN = 100
+"""Requests of a batch that are read before others have their turn."""
 _TAKEN = Fault(
     FaultKind.INTERNAL, "The service gave an id that it has given before.", code="server_error"
 )
 
 
 class Sending(Struct):
-    """What a request sends: a body that is held, or comes, or of a batch waits in a file; the
-    upstream that its models lead to, if it has any; and what of it is for each of them."""
+    """What a request sends: a body that is held, or comes, or of a batch waits in a file; where its
+    models lead to, if it has any; what of it is for each of them; and the ids that it names. `held`
+    has what is reserved for a batch."""
 
     body: bytes = b""
     upload: Upload | None = None
     file: BatchFile | None = None
     plan: Plan | None = None
     shares: Mapping[str, Share] = {}
+    named: Sequence[str] = ()
+    held: Record | None = None
 
     def close(self) -> None:
         """Free what is held."""
@@ -157,16 +165,19 @@ class BoundThings:
             except BaseException:
                 upload.close()
                 raise
-            return Sending(b"", upload, file, chosen[0], file.requests.shares)
-        body = await incoming.body(self._exchange.server.body_limit_bytes)
+            named = list(file.requests.named)
+            return Sending(b"", upload, file, chosen[0], file.requests.shares, named)
+        is_batch = row.makes == ("message_batch",) and row.model == "none"
+        most = self._exchange.server.body_limit_bytes
+        body = await incoming.body(most if is_batch else min(most, _MOST_HELD))
         if row.makes == ("upload",) and (jsontext.object_of(body) or {}).get("purpose") == "batch":
             problem = "upload a batch's file by POST /v1/files: its requests are counted there"
             raise InvalidRequest.at("purpose", problem)
-        if row.makes != ("message_batch",) or not body or row.model == "id":
-            return Sending(body)
+        if not is_batch:
+            return Sending(body, named=named_in(body) if body else ())
         requests = Requests(rename)
-        body = _renamed(body, requests)
-        return Sending(body, plan=chosen[0], shares=requests.shares)
+        body = await _renamed(body, requests)
+        return Sending(body, None, None, chosen[0], requests.shares, list(requests.named))
 
     async def _send(
         self,
@@ -179,7 +190,7 @@ class BoundThings:
     ) -> None:
         call = EndpointCall(row, incoming, caller, record, "")
         call.size = len(sending.body)
-        used = await self._own([*([name] if name else ()), *_named(sending.body)], caller)
+        used = await self._own([*([name] if name else ()), *sending.named], caller)
         if used:
             account = self._bindings.one_account(used)
             call.only = account.name
@@ -194,11 +205,13 @@ class BoundThings:
             if not sending.shares:
                 problem = "its requests were not counted: upload it here for the purpose batch"
                 raise InvalidRequest.at("input_file_id", problem)
-        is_batch = row.model == "none" and row.makes and row.makes[0] in BATCHES
-        if is_batch:
-            await self._batches.admit(call, sending.shares)
-        elif row.method == "POST":
+        if row.method == "POST":
             await self._exchange.admit(call)
+        if row.model == "none" and row.makes[0] in BATCHES:
+            sending.held = await self._batches.reserve(call, sending.shares)
+        if row.method == "DELETE" and used[0].due is not None:
+            # What it came to cannot be learned any more afterwards.
+            await self._batches.look(used[0])
 
         async def attempt(call: EndpointCall, lease: Lease) -> None:
             try:
@@ -209,7 +222,11 @@ class BoundThings:
                     call.can_repeat = call.can_repeat and upload.can_repeat
                 raise
 
-        await self._exchange.run(call, attempt)
+        try:
+            await self._exchange.run(call, attempt)
+        finally:
+            if sending.held is not None:
+                self._batches.give_back(sending.held)
 
     async def _own(self, names: Sequence[str], caller: Caller) -> list[BoundId]:
         """The caller's things of these names, each once.
@@ -315,7 +332,7 @@ class BoundThings:
         call.begins(lease)
         lease.succeeded()
         content = builder.mask.secrets_in(content)
-        content = await self._note(call, lease.account.name, content, thing, sending.shares)
+        content = await self._note(call, lease.account.name, content, thing, sending)
         incoming.reply(answer.status, content, call.headers())
 
     async def _download(
@@ -343,7 +360,7 @@ class BoundThings:
         account: str,
         content: bytes,
         thing: BoundId | None,
-        shares: Mapping[str, Share],
+        sending: Sending,
     ) -> bytes:
         """Note what an answer tells of, before the client sees it. Returns what it sees.
 
@@ -357,7 +374,7 @@ class BoundThings:
             return content
         answer: JsonObject = jsontext.object_of(content) or {}
         kind = kind_of(row, call.incoming) if row.makes else ""
-        noted = as_noted(shares) if thing is None else Noted.of(thing.details).shares
+        noted = as_noted(sending.shares) if thing is None else Noted.of(thing.details).shares
         things = things_in(answer, kind, caller.name, account, noted)
         if thing is None and kind in BATCHES:
             due = time.time() + FIRST_LOOK_S
@@ -368,9 +385,9 @@ class BoundThings:
             raise DragomanError(_TAKEN)
         if kind not in BATCHES:
             return content
-        if thing is None:
-            self._batches.keep(call, str(answer.get("id")))
-        elif has_ended(answer):
+        if sending.held is not None:
+            self._batches.keep(sending.held, str(answer.get("id")))
+        elif thing is not None and has_ended(answer):
             found = self._bindings.account_of(thing)
             if found is not None:
                 await self._batches.seen(thing, answer, found)
@@ -392,21 +409,7 @@ def kind_of(row: Row, incoming: IncomingRequest) -> str:
     return SECOND_FORM if second else row.makes[0]
 
 
-def _named(body: bytes) -> list[str]:
-    """The ids that a JSON body names.
-
-    Raises:
-        InvalidRequest: it is not JSON.
-    """
-    if not body:
-        return []
-    try:
-        return list(dict.fromkeys(ids_in(jsontext.decode(body))))
-    except JsonError:
-        raise InvalidRequest.at("", "The request body is not valid JSON.") from None
-
-
-def _renamed(body: bytes, requests: Requests) -> bytes:
+async def _renamed(body: bytes, requests: Requests) -> bytes:
     """The body of a message batch, with the models of its requests renamed and counted.
 
     Raises:
@@ -414,10 +417,11 @@ def _renamed(body: bytes, requests: Requests) -> bytes:
         DragomanError: a model cannot be used.
     """
     try:
-        given = split_list(jsontext.members(body).get("requests"))
+        raw = jsontext.members(body).get("requests")
+        given = split_list(raw)
     except JsonError:
-        given = None
-    if not given:
+        raw = given = None
+    if not given or raw is None:
         raise InvalidRequest.at("requests", "must be an array of requests")
     sent: list[Raw] = []
     for place, one in enumerate(given):
@@ -428,7 +432,12 @@ def _renamed(body: bytes, requests: Requests) -> bytes:
             raise InvalidRequest.at(at, "has no params")
         renamed = requests.body(params, at)
         sent.append(Raw(replaced(bytes(one), "params", renamed)))
-    return replaced(body, "requests", bytes(join_list(sent)))
+        if not place % _IN_A_TURN:
+            await asyncio.sleep(0)
+    text = bytes(raw)
+    # Any other place with the same text is as good.
+    start = body.index(text)
+    return body[:start] + bytes(join_list(sent)) + body[start + len(text) :]
 
 
 def _own_url(incoming: IncomingRequest) -> str:

@@ -29,6 +29,14 @@ FILES: Final = (b'"file_id',)
 """Words by which files are named."""
 TOOLS: Final = (*FILES, b'"container', b'"vector_store_ids"')
 """Words by which tools name what they are to use."""
+_ALL: Final = (
+    *TOOLS,
+    b'"input_file_id"',
+    b'"conversation"',
+    b'"previous_response_id"',
+    b'"item_reference"',
+    b'"id"',
+)
 
 
 def naming(
@@ -75,6 +83,38 @@ def ids_in(value: Any) -> Iterator[str]:
                 is_free = name in _FREE or (is_call and name == "input")
                 if isinstance(inner, dict | list) and not is_free:
                     left.append(inner)
+
+
+def named_in(body: bytes) -> list[str]:
+    """All ids that a request's body of any protocol names, of answers that a service stores, too.
+
+    Raises:
+        InvalidRequest: it is not JSON.
+    """
+    if not _may_name(body, _ALL):
+        return []
+    value = _decoded("", Raw(body))
+    found = dict.fromkeys(ids_in(value))
+    if isinstance(value, dict):
+        conversation = value.get("conversation")
+        if isinstance(conversation, dict):
+            conversation = conversation.get("id")
+        for name in (conversation, value.get("previous_response_id"), *_referred(value)):
+            found |= dict.fromkeys(_texts(name))
+    return list(found)
+
+
+def _referred(value: dict[str, Any]) -> Iterator[Any]:
+    """The ids of stored items to which a request refers."""
+    for given in (value.get("input"), value.get("items")):
+        for item in given if isinstance(given, list) else ():
+            if not isinstance(item, dict) or item.get("role") is not None:
+                continue
+            if (item.get("type") or _REFERENCE) == _REFERENCE:
+                yield item.get("id")
+
+
+_REFERENCE: Final = "item_reference"
 
 
 def _may_name(text: bytes, words: tuple[bytes, ...]) -> bool:

@@ -341,7 +341,7 @@ class Services:
                 upstreams.pool,
                 prices,
                 shows_cost=config.pricing.header,
-                holding=holding(config),
+                holding=() if upstreams.bindings is None else holding(config),
             )
 
         plans = plans_of(router, upstreams, prices)

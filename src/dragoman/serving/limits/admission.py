@@ -12,6 +12,7 @@ from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
 from dragoman.limits.messages import Granted, Refused
+from dragoman.limits.owner import is_short
 from dragoman.limits.rules import Admitted, Expected, Reservation, Rule, Rules
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.base import to_json
@@ -105,10 +106,13 @@ class Admission:
         record: Record,
         target: Target,
         expect: Callable[[Rules], tuple[Expected, int]],
+        *,
+        lasting: bool = False,
     ) -> None:
         """Reserve, at all limits of its caller, for a request that is not one for an answer. What
         it may come to is what `expect` returns, and of how many bytes its prompt is, as for
-        `ExpectedUse.of`.
+        `ExpectedUse.of`. Of one that takes hours, only for tokens and costs of windows that are
+        `lasting`.
 
         Raises:
             DragomanError, ClientGone: as `admit`.
@@ -116,6 +120,8 @@ class Admission:
         try:
             rules = caller.bound or await self._limits.bind(caller)
             rules = _concerning(rules, incoming, record, target)
+            if lasting:
+                rules = _lasting(rules)
             expected, size = _NO_TOKENS, 0
             if rules.needs_tokens:
                 expected, size = expect(rules)
@@ -197,12 +203,13 @@ class Admission:
         return error.fault.message
 
     async def adopt(self, caller: Caller, record: Record) -> None:
-        """Have what was used counted at all limits of a caller, though nothing was reserved for it
-        here."""
+        """Have what was used counted at the limits of a caller that are lasting, though nothing was
+        reserved for it here."""
         with suppress(LimitsAway):
             rules = caller.bound or await self._limits.bind(caller)
             if rules.is_partial:
                 rules = rules.concerning((record.model, record.upstream_model))
+            rules = _lasting(rules)
             nothing = (0,) * len(rules.all)
             granted = Granted(time.time(), nothing, nothing, nothing)
             reservation = Reservation(rules.all, granted)
@@ -274,6 +281,11 @@ def _reported(
 
 
 _NO_TOKENS = Expected(0, 0)
+
+
+def _lasting(rules: Rules) -> Rules:
+    """The limits of tokens and costs in windows that last for hours."""
+    return Rules([one for one in rules.all if one.counts_tokens and not is_short(one.window)])
 
 
 def _concerning(rules: Rules, incoming: IncomingRequest, record: Record, target: Target) -> Rules:
