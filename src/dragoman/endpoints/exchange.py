@@ -231,6 +231,8 @@ class EndpointExchange:
                 record.sent_at = time.perf_counter()
                 used = None if builder.is_ready else await builder.ready()
                 request = build(builder)
+                if call.row.repeat != "any_failure":
+                    request = replace(request, once=True)
                 record.bytes_up, record.bytes_down = len(request.body), 0
                 answer = await self.upstreams.client.send(request, wait, lease.fell_silent, call)
                 self.upstreams.pool.heard(lease, answer.headers)

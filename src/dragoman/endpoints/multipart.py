@@ -177,7 +177,7 @@ def boundary_of(content_type: bytes) -> bytes | None:
     media = content_type.partition(b";")[0].strip().lower()
     if media != b"multipart/form-data":
         return None
-    boundary = _parameters(content_type).get(b"boundary", b"")
+    boundary = _parameters(content_type)[1].get(b"boundary", b"")
     if len(boundary) > LONGEST_BOUNDARY or not _BOUNDARY.fullmatch(boundary):
         raise BadMultipart(f"its boundary is missing, or longer than {LONGEST_BOUNDARY} characters")
     return boundary
@@ -200,9 +200,9 @@ def _named(head: bytes) -> tuple[str, str | None]:
     encoding = headers.get(b"content-transfer-encoding", b"binary").strip().lower()
     if encoding not in _PLAIN_ENCODINGS:
         raise BadMultipart("a part has a transfer encoding")
-    found = _parameters(headers.get(b"content-disposition", b"none"))
+    kind, found = _parameters(headers.get(b"content-disposition", b"none"))
     name = found.get(b"name")
-    if name is None or b"name*" in found or b"\\" in name:
+    if kind != b"form-data" or name is None or b"name*" in found or b"\\" in name:
         raise BadMultipart("a part has no name, or one with escapes")
     filename = found.get(b"filename", found.get(b"filename*"))
     # Some read `model[]`, or another case, as `model`.
@@ -210,8 +210,8 @@ def _named(head: bytes) -> tuple[str, str | None]:
     return plain, None if filename is None else filename.decode("utf-8", "replace")
 
 
-def _parameters(value: bytes) -> dict[bytes, bytes]:
-    """The parameters of a header, by lower-case name."""
+def _parameters(value: bytes) -> tuple[bytes, dict[bytes, bytes]]:
+    """What stands first in a header, and its parameters, by lower-case name."""
     whole = _PARAMETERS.fullmatch(value)
     if whole is None:
         raise BadMultipart("a header's parameters are malformed")
@@ -222,4 +222,4 @@ def _parameters(value: bytes) -> dict[bytes, bytes]:
         if name in found:
             raise BadMultipart("a header has a parameter twice")
         found[name] = plain if quoted is None else quoted
-    return found
+    return whole.group(1).lower(), found

@@ -141,7 +141,7 @@ class UpstreamClient:
 
         A pooled connection may have been closed by the upstream just as the request went out. If
         not a single byte came back, or 421, the request is sent once more on a fresh connection
-        (RFC 9112, 9.3.1; RFC 9110, 15.5.20). Cancelling closes the connection at once.
+        (RFC 9112, 9.3.1; RFC 9110, 15.5.20), unless it may be sent only `once`. Cancelling closes the connection at once.
 
         Raises:
             CallError: no answer; the class is the reason.
@@ -164,7 +164,7 @@ class UpstreamClient:
             incoming = await self._upload(request, call, head, total_at, caller)
             return _response(incoming, forwarded=call.forwarded)
 
-        connection = self._pool.take(call.key)
+        connection = None if request.once else self._pool.take(call.key)
         if connection is not None:
             if caller is not None:
                 caller.is_called = True

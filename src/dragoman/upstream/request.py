@@ -159,6 +159,8 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
     source: BodySource | None = None
     """Present: the body comes from there. `Timeouts.first_byte` then begins when all of it was
     sent; before, `Timeouts.idle` limits the time for which the upstream takes nothing."""
+    once: bool = False
+    """Never send it twice: it takes no idle connection, which might be closed just then."""
     timeouts: Timeouts = Timeouts()
     proxy: str | None = None
     """`http://`, `https://`, `socks5://` (names resolved here) or `socks5h://` (names resolved
