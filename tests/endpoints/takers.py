@@ -105,13 +105,13 @@ class Taken:
                 str(one.get_param("name", header="content-disposition")),
                 one.get_filename(),
                 one.get_content_type(),
-                bytes(one.get_payload(decode=True)),  # type: ignore[arg-type]
+                bytes(one.get_payload(decode=True)),
             )
             for one in self.parts()
         ]
 
     def say(
-        self, body: bytes | dict[str, object], status: int = 200, media: str = "application/json"
+        self, body: bytes | Mapping[str, object], status: int = 200, media: str = "application/json"
     ) -> None:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         head = f"HTTP/1.1 {status} X\r\ncontent-type: {media}\r\ncontent-length: {len(data)}\r\n"
@@ -166,6 +166,8 @@ class Taker:
                 taken = Taken(first.split(" ")[1], headers, sock, rest)
                 self.calls.append(taken)
                 self.behaviours.get(taken.key, self.usual)(taken)
+                if not taken.whole:
+                    return
                 rest = taken.rest
 
 

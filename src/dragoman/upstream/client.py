@@ -141,7 +141,8 @@ class UpstreamClient:
 
         A pooled connection may have been closed by the upstream just as the request went out. If
         not a single byte came back, or 421, the request is sent once more on a fresh connection
-        (RFC 9112, 9.3.1; RFC 9110, 15.5.20), unless it may be sent only `once`. Cancelling closes the connection at once.
+        (RFC 9112, 9.3.1; RFC 9110, 15.5.20), unless it may be sent only `once`. Cancelling closes
+        the connection at once.
 
         Raises:
             CallError: no answer; the class is the reason.
