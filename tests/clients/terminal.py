@@ -19,7 +19,7 @@ from pathlib import Path
 
 _LIMIT_S = 60.0
 _ROWS, _COLUMNS = 50, 120
-ENTER, DOWN = "\r", "\x1b[B"
+ENTER, DOWN, ESCAPE = "\r", "\x1b[B", "\x1b"
 
 
 class Screen:

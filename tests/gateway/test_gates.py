@@ -35,6 +35,7 @@ FIXED = {
     "/v1beta1/models": "lists",
     "/v1/key": "nothing",
     "/v1/usage": "nothing",
+    "/api/oauth/usage": "nothing",
     "/": "nothing",
     "/healthz": "nothing",
     "/readyz": "nothing",

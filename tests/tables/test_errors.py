@@ -156,7 +156,7 @@ OWN: dict[FaultKind, dict[str, Shown]] = {
     Kind.NO_ACCOUNT: {
         C: Shown(503, UNAVAILABLE, "no_account_available"),
         A: Shown(529, "overloaded_error"),
-        R: Shown(503, UNAVAILABLE, "no_account_available"),
+        R: Shown(503, UNAVAILABLE, "server_is_overloaded"),
     },
     Kind.INTERNAL: {
         C: Shown(500, "server_error"),

@@ -199,6 +199,12 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "{{upstream}}, {{model}}",
         ),
         one(
+            "Requests of agents by class",
+            rate("dragoman_agent_requests_total", "class", chosen=JOB),
+            "{{class}}",
+            "reqps",
+        ),
+        one(
             "Requests rejected by limits",
             rate("dragoman_limit_refusals_total", "limit", "mode", chosen=JOB),
             "{{limit}}, {{mode}}",

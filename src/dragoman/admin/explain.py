@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from dragoman.admin.call import Call
 from dragoman.admin.gateway import Gateway
 from dragoman.canonical.options import Capabilities, Extensible, Options
-from dragoman.config import Config, matches
+from dragoman.config import Config
 from dragoman.config.checks import never_reached
 from dragoman.operations.operation import Http, Nothing, operation, operations_in
 from dragoman.operations.pricing import PriceView, price_views
@@ -105,7 +105,7 @@ class RouteList(Struct, frozen=True):
 async def _list(call: Call, _: Nothing) -> RouteList:
     """List the routes of the configuration, and the aliases."""
     config = call.gateway.config
-    covered = never_reached([route.match for route in config.routes])
+    covered = never_reached(config.routes)
     routes = [
         RouteView(
             route.match,
@@ -145,13 +145,9 @@ async def _explain(call: Call, asked: AskExplanation) -> Explanation:
 
 
 def _matched(config: Config, target: Target) -> MatchedRoute | None:
-    if target.addressed:
+    if target.route is None:
         return None
-    return next(
-        MatchedRoute(route.match, number)
-        for number, route in enumerate(config.routes, 1)
-        if matches(route.match, target.name)
-    )
+    return MatchedRoute(config.routes[target.route].match, target.route + 1)
 
 
 def _destinations(

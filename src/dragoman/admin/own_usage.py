@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from dragoman.accounts.store import StoreError
+from dragoman.accounts.store import Store, StoreError
 from dragoman.accounts.sync import AccountSync
 from dragoman.canonical.errors import FaultKind, InvalidRequest
 from dragoman.edge.auth import Caller
@@ -28,6 +29,8 @@ GROUPS = ("model", "user", "tag", "route", "day", "hour")
 
 _PARAMETERS = ("from", "to", "group_by")
 _USUAL_S = 30 * 24 * 3600.0
+
+_Answer = TypeVar("_Answer")
 
 
 class OwnUsage:
@@ -60,16 +63,31 @@ class OwnUsage:
         for place, name in enumerate(by):
             if name not in GROUPS or name in by[:place]:
                 raise InvalidRequest.at("group_by", f"expected some of {', '.join(GROUPS)}")
+        only = {"client": caller.name}
+        report = await self._ask(lambda store: usage_report(store, since, until, by, only))
+        incoming.reply(200, msgspec.json.encode(_shown(report)))
+
+    async def cost(self, caller: Caller, since: float, until: float) -> int | None:
+        """The pico-dollars that a caller has spent in a time; None where nothing is stored.
+
+        Raises:
+            DragomanError: OVERLOADED where the store cannot be used.
+        """
+        if self._account_sync is None:
+            return None
+        only = {"client": caller.name}
+        found = await self._ask(lambda store: store.sums(since, until, (), only))
+        return sum(sums.charged.cost for sums in found.values())
+
+    async def _ask(self, question: Callable[[Store], _Answer]) -> _Answer:
+        assert self._account_sync is not None
         try:
             async with self._turn:
-                report = await self._account_sync.ask(
-                    lambda store: usage_report(store, since, until, by, {"client": caller.name})
-                )
+                return await self._account_sync.ask(question)
         except StoreError:
             raise refusal(
                 FaultKind.OVERLOADED, "The store cannot be used now.", code="server_error"
             ) from None
-        incoming.reply(200, msgspec.json.encode(_shown(report)))
 
 
 def _time(query: Mapping[str, str], name: str, now: float, otherwise: float) -> float:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+from dragoman.admin.own_usage import OwnUsage
+from dragoman.config.windows import Calendar, Fixed, span_of
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.limits.rules import Kind
 from dragoman.prices.rates import PICO
 from dragoman.protocols.base import to_json
+from dragoman.protocols.budgets import BudgetNotices, Spending
 from dragoman.serving.limits.client import Limits, LimitView
 from dragoman.serving.limits.responses import amount_text, moment_text
+from dragoman.serving.limits.standings import cents, spending
 
 
 class SelfService:
-    """Handlers of `/v1/key`."""
+    """Handlers of `/v1/key`, and of the paths at which programs ask what they may spend."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, usage: OwnUsage) -> None:
         self._limits = limits
+        self._usage = usage
 
     async def key(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """`GET /v1/key`: the key's name, when it expires, its limits, and what is left of them."""
@@ -28,6 +34,32 @@ class SelfService:
         if caller.shows_amounts:
             shown["data"] = _tightest_budget(views)
         incoming.reply(200, to_json(shown))
+
+    async def spending(
+        self, notices: BudgetNotices, incoming: IncomingRequest, caller: Caller, record: Record
+    ) -> None:
+        """What the caller may spend and has spent, as a program of its protocol shows it.
+
+        Raises:
+            DragomanError: OVERLOADED where the store cannot be used.
+        """
+        views = await self._limits.views(caller) if caller.is_limited else ()
+        now = time.time()
+        found = spending(views, now, shows_amounts=caller.shows_amounts)
+        if found is None:
+            month, day, week = [await self._spent(caller, one, now) for one in _PERIODS]
+            found = Spending(None, None, month, day, week)
+        incoming.reply(200, to_json(notices.write(found)), [(b"cache-control", b"no-store")])
+
+    async def _spent(self, caller: Caller, period: Calendar, now: float) -> int | None:
+        """The cents that the caller has spent in the present month, week or day (UTC)."""
+        if not caller.shows_amounts:
+            return None
+        cost = await self._usage.cost(caller, span_of(Fixed(period), now)[0], now)
+        return None if cost is None else cents(cost)
+
+
+_PERIODS: tuple[Calendar, ...] = ("month", "day", "week")
 
 
 def _limit(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from dragoman.config.files import BadFileName, file_at
 from dragoman.config.limits import limit_faults
 from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
-from dragoman.config.settings import Client, Config, OwnPrice, Route, Storage, Upstream
+from dragoman.config.settings import Client, Condition, Config, OwnPrice, Route, Storage, Upstream
 from dragoman.config.sign_in import SignIn
 from dragoman.config.toml_lines import Path
 from dragoman.config.windows import Rolling, parse_window
@@ -234,9 +234,8 @@ NO_ACCOUNT = "has no account here: it is used only if the store has one"
 
 def warnings(config: Config) -> Iterator[Fault]:
     """Settings that are allowed but probably not intended, each with its path."""
-    patterns = [route.match for route in config.routes]
-    for later, first in never_reached(patterns).items():
-        message = f"never reached: routes[{first}] ({patterns[first]}) matches first"
+    for later, first in never_reached(config.routes).items():
+        message = f"never reached: routes[{first}] ({config.routes[first].match}) matches first"
         yield ("routes", later, "match"), message
     served = {account.upstream for account in config.accounts}
     for index, upstream in enumerate(config.upstreams):
@@ -321,20 +320,26 @@ def high_rates(price: OwnPrice) -> list[str]:
     return [rate for rate, value in rates.items() if value and Decimal(value) > HIGH_PRICE]
 
 
-def never_reached(patterns: Sequence[str]) -> dict[int, int]:
-    """The places of routes after one that matches all their names, each with the place of that."""
+def never_reached(routes: Sequence[Route]) -> dict[int, int]:
+    """The places of routes after one that matches all their requests, each with the place of
+    that."""
     found: dict[int, int] = {}
-    exact: dict[str, int] = {}
+    exact: dict[tuple[str, Condition | None], int] = {}
     starred: list[int] = []
-    for later, pattern in enumerate(patterns):
-        covering = (one for one in starred if covers(patterns[one], pattern))
-        first = min(next(covering, later), exact.get(pattern, later))
+    for later, route in enumerate(routes):
+        name, when = route.match, route.when
+        covering = (
+            one
+            for one in starred
+            if routes[one].when in (None, when) and covers(routes[one].match, name)
+        )
+        first = min(next(covering, later), *(exact.get((name, one), later) for one in (None, when)))
         if first != later:
             found[later] = first
-        elif "*" in pattern:
+        elif "*" in name:
             starred.append(later)
         else:
-            exact[pattern] = later
+            exact[name, when] = later
     return found
 
 

@@ -22,6 +22,7 @@ from dragoman.failing import Rule
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Endpoint
 from dragoman.protocols.dialects import Dialect
+from dragoman.protocols.purposes import RequestClass
 
 Placed = Annotated[
     str,
@@ -571,11 +572,26 @@ class Fallback(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Also ask it if the conversation is too long for the model of the route."""
 
 
+class Condition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an agent makes a request for, as its program says: Claude Code, if its variable
+    `CLAUDE_CODE_GATEWAY_HINT_HEADERS` is 1. A program can say what it likes: a route with a
+    condition is passed over for a key that may not use its model."""
+
+    request_class: RequestClass | None = field(default=None, name="class")
+    """`main` are requests of the conversation itself, and those of programs that say nothing;
+    `other` those of classes that are not known. Absent: any."""
+    agent_type: NonEmpty | None = None
+    """Type of the agent, such as `general-purpose`; `*` matches any text, also none. Absent: any
+    agent, or none."""
+
+
 class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a model name leads. The first route that matches is used."""
 
     match: NonEmpty
     """Model name sent by the client; `*` matches any text, also none."""
+    when: Condition | None = None
+    """Which requests for these models the route is for; absent: all."""
     upstream: Name
     """Name of the upstream."""
     model: NonEmpty | None = None

@@ -23,6 +23,7 @@ from dragoman.failing import Verdict
 from dragoman.limits.rules import Admitted
 from dragoman.prices.lookup import Charge
 from dragoman.prices.rates import dollars
+from dragoman.protocols.purposes import Purpose
 from dragoman.sse import escape
 from dragoman.upstream.errors import UNSENT_CAUSES
 
@@ -159,6 +160,7 @@ class _Line(Struct, gc=False):
     error: str | UnsetType = UNSET
     at_fault: str | UnsetType = UNSET
     trace_id: str | UnsetType = UNSET
+    purpose: Purpose | UnsetType = UNSET
 
 
 class Record(Struct, eq=False):
@@ -168,8 +170,9 @@ class Record(Struct, eq=False):
     and recorded then. `failed` are the attempts that failed, in order, `accounts` is how many the
     upstream of the last of them has. `charge` is what the answer costs, None without `usage`, which
     is `estimated` as far as the upstream did not report it; `units` are what it used in other units
-    than tokens of text, None if nothing. `user` is the end user that the request
-    names, and `tags` are its own, in one text. `in_vain` are the answers to it that were paid for
+    than tokens of text, None if nothing. `user` is the end user that the request names, and `tags`
+    are its own, in one text; `purpose` is what an agent makes it for, None if it does not say so.
+    `in_vain` are the answers to it that were paid for
     and not used. `finish` is why the model stopped, `sent_at` when the last attempt began, by
     `time.perf_counter`, 0 without one, and `first_at` when its answer had its first content;
     `queue_s` is how long it waited for accounts, `bytes_up` how large the last request to an
@@ -193,6 +196,7 @@ class Record(Struct, eq=False):
     team: str = ""
     user: str = ""
     tags: str = ""
+    purpose: Purpose | None = None
     deferred: bool = False
     model: str = ""
     upstream: str = ""
@@ -297,6 +301,8 @@ class Record(Struct, eq=False):
         )
         if self.failed or self.in_vain or self.estimated or self.charge is not None:
             self._add_attempts(line)
+        if self.purpose is not None:
+            line.purpose = self.purpose
         if self.limit or self.exceeded or self.losses or self.error or self.trace_id:
             self._add_findings(line)
         return escape(_encoder.encode(line))

@@ -225,13 +225,15 @@ class Rules:
     """The limits that hold for a request, and what follows from them: `amounts`, what they count of
     counts, and `most`, what they may; `clamps`, whether any does; `may_wait`,
     whether requests may wait for their turn; whether tokens and costs have to
-    be known; and those that answers tell of, `rates` and `soft`, as places in `all`. `is_partial`:
-    some are of some models only. `uncountable` is one whose zone this machine does not know."""
+    be known; and those that answers tell of, `rates`, `budgets` and `soft`, as places in `all`.
+    `is_partial`: some are of some models only. `uncountable` is one whose zone this machine does
+    not know."""
 
     __slots__ = (
         "_by_model",
         "all",
         "amounts",
+        "budgets",
         "clamps",
         "is_partial",
         "may_wait",
@@ -257,6 +259,9 @@ class Rules:
         self.rates = tuple(place for place, one in enumerate(rules) if one.is_rate)
         self.rate_lines: dict[str, Callable[[Granted], bytes]] = {}
         """What makes the lines of headers for `rates`, by the protocol."""
+        self.budgets = tuple(
+            place for place, one in enumerate(rules) if one.kind is Kind.COST and one.enforced
+        )
         self.soft = tuple(place for place, one in enumerate(rules) if one.limit.mode == "soft")
         self._by_model: dict[tuple[str, ...], Rules] = {}
 

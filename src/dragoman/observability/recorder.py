@@ -178,6 +178,11 @@ class RequestRecorder:
         return _OTHER
 
 
+def _with(purpose: Iterable[str], tags: str) -> str:
+    """Tags with those of a purpose."""
+    return ",".join(sorted([*purpose, *tags.split(",")] if tags else purpose))
+
+
 def _attribution(route: str, record: Record, account: str, upstream: str) -> Attribution:
     return Attribution(
         account,
@@ -187,5 +192,5 @@ def _attribution(route: str, record: Record, account: str, upstream: str) -> Att
         upstream,
         record.team,
         record.user,
-        record.tags,
+        record.tags if record.purpose is None else _with(record.purpose.tags, record.tags),
     )

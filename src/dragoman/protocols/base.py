@@ -25,7 +25,9 @@ from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import FunctionTool, Request
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError, JsonTooDeep, decode_mended, decoder, strict
+from dragoman.protocols.budgets import BudgetNotices
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.purposes import Purpose
 from dragoman.protocols.stored_answers import StoredAnswers
 from dragoman.sse import Decoder, Frame
 
@@ -632,6 +634,14 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     `output_tokens`. Of several limits with one name, the tightest is reported."""
     limit_lines: Callable[[RateLimit], bytes] = lambda limit: b""
     """The header lines that report one of these, with `%d` for the remaining amount."""
+    negotiated: frozenset[str] = frozenset()
+    """Top-level members that clients leave out themselves once they were refused: toward a fallback
+    they are left out without that."""
+    purpose: Callable[[Mapping[bytes, bytes]], Purpose | None] | None = None
+    """What a client's headers (names in lower case) say a request is for, None if they do not. None
+    as attribute: none of its programs says it."""
+    budgets: BudgetNotices = BudgetNotices()
+    """How its programs are told of budgets."""
     models: ModelList
     capabilities: type[Struct] | None = None
     """The protocol's own capabilities of an upstream, see `Capabilities.of`; None if it has

@@ -130,8 +130,8 @@ def shown_type(fault: Fault) -> str:
 
 
 def shown_status(fault: Fault, options: Options = OFFICIAL) -> int:
-    """The status of a fault: the upstream's own if it is set."""
-    if fault.limited == "budget" and options.budget_status is not None:
+    """The status of a fault: the upstream's own, or one that its client needs, if it is set."""
+    if fault.limited == "budget" and fault.status is None and options.budget_status is not None:
         return options.budget_status
     if fault.status is None or fault.kind in FIXED_STATUS:
         return FORMS[fault.kind].status

@@ -86,7 +86,11 @@ class Routes:
             self.fixed[path] = Route(
                 {"POST": services.telemetry.serve}, for_all=True, takes_any=True
             )
-        self.fixed["/v1/key"] = _reading(SelfService(services.limits).key, None)
+        own = SelfService(services.limits, services.own_usage)
+        self.fixed["/v1/key"] = _reading(own.key, None)
+        for codec in CODECS.values():
+            if (notices := codec.endpoint.budgets).path:
+                self.fixed[notices.path] = _reading(partial(own.spending, notices), codec)
         if services.sign_in is not None:
             for path, methods in services.sign_in.handlers().items():
                 self.fixed[path] = Route(methods, open=True)

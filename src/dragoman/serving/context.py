@@ -22,6 +22,7 @@ from dragoman.serving.attempts import Attempts
 from dragoman.serving.large import LargeBodies
 from dragoman.serving.learnt import NOTHING, Corrected
 from dragoman.serving.limits.responses import budget_headers
+from dragoman.serving.limits.standings import notice_headers
 from dragoman.serving.limits.use import amounts_spent
 from dragoman.serving.plan import Plan
 from dragoman.serving.recorder import AnswerRecorder
@@ -152,18 +153,21 @@ class RequestContext:
             self.delivery.announce(self.headers())
 
     def headers(self) -> Headers:
-        """Headers of the answer: the losses so far, the upstream if it is a fallback, and where
-        that is shown what the answer costs, once it is known."""
+        """Headers of the answer: the losses so far, the upstream if it is a fallback, what the
+        answer costs where that is shown, once it is known, and how its client stands with its
+        budgets."""
         headers = losses_header(tuple(self.ledger)) if self.ledger else []
         if self.fell_back:
             headers.append((FALLBACK_HEADER, self.plan.upstream.name.encode()))
-        charge = self.record.charge
-        if self.plan.shows_cost and charge is not None and charge.cost is not None:
+        charge, admitted = self.record.charge, self.record.admitted
+        is_priced = charge is not None and charge.cost is not None
+        if is_priced and self.plan.shows_cost:
             headers.append((COST_HEADER, dollars(self.record.cost or 0).encode()))
-            admitted = self.record.admitted
-            if admitted is not None:
-                spent = amounts_spent(admitted, self.record)
+        if admitted is not None and admitted.rules.budgets:
+            spent = amounts_spent(admitted, self.record) if is_priced else None
+            if spent is not None and self.plan.shows_cost:
                 headers += budget_headers(admitted, spent)
+            headers += notice_headers(self.incoming, admitted, spent)
         return headers
 
     def forget_attempt(self) -> None:

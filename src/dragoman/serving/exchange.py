@@ -23,8 +23,10 @@ from dragoman.canonical.errors import (
     Fault,
     FaultKind,
     InvalidRequest,
+    Refused,
     UpstreamError,
 )
+from dragoman.canonical.losses import Policy
 from dragoman.config import Server
 from dragoman.edge.auth import Caller
 from dragoman.edge.body_copies import BodyCopies
@@ -64,7 +66,7 @@ from dragoman.serving.large import LargeBodies
 from dragoman.serving.learnt import NOTHING, OMITTED, corrected, key_of
 from dragoman.serving.limits.accounts import AccountLimits
 from dragoman.serving.limits.admission import Admission, capped
-from dragoman.serving.plan import POLICY, Plan
+from dragoman.serving.plan import POLICY, Plan, with_policy
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.resolver import TOOLS, RequestResolver
 from dragoman.serving.searches import Rounds
@@ -248,9 +250,14 @@ class Exchange:
         return await self._admitted(incoming, caller, record, request, plan)
 
     async def _follow(
-        self, context: RequestContext, plan: Plan, *, is_fallback: bool = False
+        self,
+        context: RequestContext,
+        plan: Plan,
+        *,
+        is_fallback: bool = False,
+        policy: Policy | None = None,
     ) -> None:
-        """Translate the request for the upstream of `plan`.
+        """Translate the request for the upstream of `plan`; with this policy where one is given.
 
         Raises:
             InvalidRequest: the request is malformed, or the policy refuses what would be lost.
@@ -259,6 +266,8 @@ class Exchange:
         settings = plan.settings
         if POLICY in context.incoming.headers:
             settings = plan.settings_for(context.incoming)
+        if policy is not None:
+            settings = with_policy(settings, policy)
         request, upstream = context.request, plan.upstream.protocol
         codec = context.incoming.codec
         if upstream == codec.name and (
@@ -348,7 +357,12 @@ class Exchange:
         if self._admission.refuses_target(context.record, fallback.target, fallback.prices):
             return False
         try:
-            await self._follow(context, fallback, is_fallback=True)
+            try:
+                await self._follow(context, fallback, is_fallback=True)
+            except Refused as error:
+                if not context.incoming.codec.endpoint.negotiated.issuperset(error.paths):
+                    return False
+                await self._follow(context, fallback, is_fallback=True, policy=Policy.LENIENT)
             return await self._try_accounts(context, following) is None
         except InvalidRequest:
             return False

@@ -19,8 +19,16 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.dialects import DIALECTS
+from dragoman.protocols.purposes import Purpose
 from dragoman.protocols.settings import with_settings
-from dragoman.serving.routing import Router, Target, check_allowed, within_reach
+from dragoman.serving.routing import (
+    Held,
+    Router,
+    Target,
+    check_allowed,
+    may_choose,
+    within_reach,
+)
 from dragoman.translation import CallSettings
 
 POLICY = b"x-dragoman-policy"
@@ -29,6 +37,9 @@ POLICY = b"x-dragoman-policy"
 _MOST_PLANS = 4096
 """Plans in memory. Clients choose the names of models; once there are so many, all are made
 anew."""
+
+
+_Key = tuple[Caller, str, Held]
 
 
 class Plan(Struct, frozen=True, eq=False):
@@ -42,6 +53,7 @@ class Plan(Struct, frozen=True, eq=False):
     has the cost of the answer. `binds_ids`: requests may name what one account of the upstream
     has for one client, such as files. `only` is the name of that account, once it is known: no
     other is asked; empty for any.
+    `held` are the routes whose conditions hold for its requests.
     """
 
     target: Target
@@ -55,6 +67,7 @@ class Plan(Struct, frozen=True, eq=False):
     is_bounded: bool
     shows_cost: bool
     binds_ids: bool
+    held: Held
     only: str = ""
 
     def settings_for(self, incoming: IncomingRequest) -> CallSettings:
@@ -65,13 +78,14 @@ class Plan(Struct, frozen=True, eq=False):
             InvalidRequest: the request asks for a policy that does not exist.
         """
         wanted = incoming.headers.get(POLICY)
-        return self.settings if wanted is None else _with_policy(self.settings, _policy(wanted))
+        return self.settings if wanted is None else with_policy(self.settings, _policy(wanted))
 
 
 class Plans:
     """The plans of one configuration, made when they are first needed."""
 
     __slots__ = (
+        "_detoured",
         "_holding",
         "_made",
         "_pool",
@@ -96,26 +110,29 @@ class Plans:
         self._pool = pool
         self._prices = prices
         self._shows_cost = shows_cost
-        self._made: dict[tuple[Caller, str, bool], Plan] = {}
+        self._made: dict[_Key, Plan] = {}
+        self._detoured: dict[_Key, Plan] = {}
         self._without_model: dict[tuple[Caller, str], Plan] = {}
 
     @property
     def count(self) -> int:
         """How many there are."""
-        return len(self._made)
+        return len(self._made) + len(self._detoured)
 
-    def of(self, caller: Caller, model: str) -> Plan:
-        """The plan of a caller's requests for a model.
+    def of(self, caller: Caller, model: str, purpose: Purpose | None = None) -> Plan:
+        """The plan of a caller's requests for a model, with this purpose.
 
         Raises:
             DragomanError: MODEL_NOT_FOUND: there is none, or the caller may not use it.
         """
-        found = self._made.get((caller, model, False))
+        router = self._router
+        held = router.held(purpose) if router.conditional else ()
+        found = self._made.get((caller, model, held))
         if found is None:
-            target = self._router.resolve(model)
+            target = self._target(caller, model, held)
             if caller.restricted:
                 check_allowed(caller, model, target)
-            found = self._add(caller, model, target, is_detour=False)
+            found = self._add(self._made, (caller, model, held), target)
         return found
 
     def without_model(self, caller: Caller, upstream: str) -> Plan:
@@ -124,35 +141,50 @@ class Plans:
         if found is None:
             if len(self._without_model) >= _MOST_PLANS:
                 self._without_model.clear()
-            found = self._plan(caller, self._router.without_model(upstream))
+            found = self._plan(caller, self._router.without_model(upstream), ())
             self._without_model[caller, upstream] = found
         return found
 
-    def detoured(self, caller: Caller, model: str, detour: Target) -> Plan:
-        """The plan of those that take the `detour` of a plan.
+    def detoured(self, caller: Caller, model: str, plan: Plan) -> Plan:
+        """The plan of those requests that take the detour of a plan.
 
         Raises:
             DragomanError: MODEL_NOT_FOUND: the caller may not use it.
         """
-        found = self._made.get((caller, model, True))
-        return found or self._add(caller, model, detour, is_detour=True)
+        assert plan.detour is not None
+        key = caller, model, plan.held
+        return self._detoured.get(key) or self._add(self._detoured, key, plan.detour)
 
-    def _add(self, caller: Caller, model: str, target: Target, *, is_detour: bool) -> Plan:
+    def _target(self, caller: Caller, model: str, held: Held) -> Target:
+        """The target of a model. What a client says of a request chooses among what it may use
+        anyway: routes with a condition that lead elsewhere are passed over.
+
+        Raises:
+            DragomanError: MODEL_NOT_FOUND.
+        """
+        while True:
+            target = self._router.resolve(model, held)
+            if target.route not in held or may_choose(caller, target):
+                return target
+            held = tuple([one for one in held if one != target.route])
+
+    def _add(self, plans: dict[_Key, Plan], key: _Key, target: Target) -> Plan:
+        caller, model, held = key
         if caller.restricted:
             target = within_reach(caller, model, target)
-        plan = self._plan(caller, target)
-        if len(self._made) >= _MOST_PLANS:
-            self._made.clear()
-        self._made[caller, model, is_detour] = plan
+        plan = self._plan(caller, target, held)
+        if len(plans) >= _MOST_PLANS:
+            plans.clear()
+        plans[key] = plan
         return plan
 
-    def _plan(self, caller: Caller, target: Target) -> Plan:
+    def _plan(self, caller: Caller, target: Target, held: Held) -> Plan:
         upstream, settings = target.upstream, target.settings
         if caller.dialect is not None:
             options = with_settings(settings.options, DIALECTS[caller.dialect])
             settings = replace(settings, options=options)
         if caller.policy is not None:
-            settings = _with_policy(settings, caller.policy)
+            settings = with_policy(settings, caller.policy)
         within = upstream.attempts_within_s
         return Plan(
             target=target,
@@ -161,15 +193,17 @@ class Plans:
             accounts=self._pool.accounts_of(upstream.name),
             wanted=LeaseRequest(upstream.name, target.model),
             prices=self._prices,
-            fallbacks=tuple(self._plan(caller, one) for one in target.fallbacks),
+            fallbacks=tuple(self._plan(caller, one, held) for one in target.fallbacks),
             detour=target.detour,
             is_bounded=bool(target.fallbacks or 0 < within <= target.longest_silence_s),
             shows_cost=self._shows_cost,
             binds_ids=upstream.name in self._holding,
+            held=held,
         )
 
 
-def _with_policy(settings: CallSettings, policy: Policy) -> CallSettings:
+def with_policy(settings: CallSettings, policy: Policy) -> CallSettings:
+    """The settings with another policy."""
     if policy is settings.options.policy:
         return settings
     return replace(settings, options=replace(settings.options, policy=policy))

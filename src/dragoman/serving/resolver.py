@@ -64,7 +64,10 @@ class RequestResolver:
         record.stream = request.stream
         if len(model) > LONGEST_MODEL:
             raise model_not_found(model)
-        plan = self._plans.of(caller, model)
+        purpose = incoming.codec.endpoint.purpose
+        if purpose is not None:
+            record.purpose = purpose(incoming.headers)
+        plan = self._plans.of(caller, model, record.purpose)
         if caller.names_models:
             for other in request.named_models():
                 if not caller.allows(other):
@@ -72,7 +75,7 @@ class RequestResolver:
         if plan.detour is not None:
             tools_alone = not self.learnt.of(caller.name, plan.target).get(TOOLS, True)
             if takes_detour(plan.target, request, tools_alone=tools_alone):
-                plan = self._plans.detoured(caller, model, plan.detour)
+                plan = self._plans.detoured(caller, model, plan)
         target = plan.target
         record.upstream, record.upstream_model = target.upstream.name, target.model
         incoming.options = plan.settings.options
@@ -89,4 +92,4 @@ class RequestResolver:
         """
         if plan.detour is None or not wants_responses(refusal):
             return None
-        return self._plans.detoured(caller, request.model, plan.detour)
+        return self._plans.detoured(caller, request.model, plan)

@@ -16,6 +16,7 @@ from dragoman.config import Config, EndpointName, Fallback, Route, Upstream, mat
 from dragoman.edge.auth import Caller
 from dragoman.keys.ring import ModelList
 from dragoman.protocols.presets import completed
+from dragoman.protocols.purposes import Purpose
 from dragoman.translation import CallSettings, ClientRequest
 
 _REMEMBERED = 4096
@@ -31,7 +32,8 @@ class Target(Struct, frozen=True):
     fallbacks.
 
     `name` is the name that led here: the one sent, or what it stands for; empty in fallbacks and
-    detours. `addressed`: the name is `upstream/model`, which no route matches.
+    detours. `route` is the place of the route that led here, None in these and if none did;
+    `addressed`: the name is `upstream/model`, which no route matches.
     `longest_silence_s` is that of the upstream's time limits. `takes_longer`: as a fallback, it is
     also asked with conversations that were too long. `endpoints` are those that its route allows
     beside that of the protocol, None for any.
@@ -44,6 +46,7 @@ class Target(Struct, frozen=True):
     detour: Target | None = None
     fallbacks: tuple[Target, ...] = ()
     name: str = ""
+    route: int | None = None
     addressed: bool = False
     longest_silence_s: float = inf
     takes_longer: bool = False
@@ -60,6 +63,10 @@ class Target(Struct, frozen=True):
         return self.settings.capabilities
 
 
+Held = tuple[int, ...]
+"""The places of those routes with a condition whose condition holds for a request."""
+
+
 class Router:
     """Resolves model names by the routes of a configuration.
 
@@ -73,17 +80,29 @@ class Router:
         self._sealer = sealer
         self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
         self._routes = tuple((route, _options(route)) for route in config.routes)
+        self.conditional = tuple(
+            [place for place, route in enumerate(config.routes) if route.when is not None]
+        )
+        """The places of routes with a condition."""
+        self._usual = self.held(None)
         self._models = config.models
         self._options = config.options
         self._cached = lru_cache(maxsize=_REMEMBERED)(self._resolve)
 
-    def resolve(self, name: str) -> Target:
-        """The target of `name`.
+    def held(self, purpose: Purpose | None) -> Held:
+        """The routes with a condition that are for requests with this purpose, None where a client
+        says nothing of it."""
+        found = purpose or _UNSAID
+        return tuple([one for one in self.conditional if _holds(self._routes[one][0], found)])
+
+    def resolve(self, name: str, held: Held | None = None) -> Target:
+        """The target of `name`, for requests of which the conditions of the routes `held` hold;
+        None: those of a client that says nothing of its purpose.
 
         Raises:
             DragomanError: MODEL_NOT_FOUND.
         """
-        target = self._cached(name)
+        target = self._cached(name, self._usual if held is None else held)
         if target is None:
             raise model_not_found(name)
         return target
@@ -94,11 +113,11 @@ class Router:
 
     def knows(self, name: str) -> bool:
         """Whether `name` has a target."""
-        return self._cached(name) is not None
+        return self._cached(name, self._usual) is not None
 
-    def _resolve(self, name: str) -> Target | None:
+    def _resolve(self, name: str, held: Held) -> Target | None:
         for candidate in self._spellings(name):
-            target = self._routed(candidate)
+            target = self._routed(candidate, held)
             if target is not None:
                 return replace(target, name=candidate)
             target = self._prefixed(candidate)
@@ -120,18 +139,17 @@ class Router:
         spellings += [name.partition("/")[2] for name in spellings if "/" in name]
         return [name for name in dict.fromkeys(spellings) if name]
 
-    def _routed(self, name: str) -> Target | None:
-        for route, options in self._routes:
-            if matches(route.match, name):
+    def _routed(self, name: str, held: Held) -> Target | None:
+        for place, (route, options) in enumerate(self._routes):
+            if (route.when is None or place in held) and matches(route.match, name):
                 upstream = self._upstreams[route.upstream]
                 model = route.model or name
                 fallbacks = tuple(
                     self._fallback(entry, model, options) for entry in route.fallbacks
                 )
                 target = self._target(upstream, model, options, route.capabilities, fallbacks)
-                if route.endpoints is None:
-                    return target
-                return replace(target, endpoints=route.endpoints)
+                endpoints = target.endpoints if route.endpoints is None else route.endpoints
+                return replace(target, route=place, endpoints=endpoints)
         return None
 
     def _fallback(self, fallback: Fallback, model: str, options: Options) -> Target:
@@ -212,6 +230,15 @@ def may_use(caller: Caller, name: str, target: Target) -> bool:
     return all(_allowed_by(models, name, target) for models in caller.lists)
 
 
+def may_choose(caller: Caller, target: Target) -> bool:
+    """Whether a client may be led to a target by what it says of its requests: it could ask for
+    that model by its own name."""
+    _, model, addressed = _names_of(target)
+    return _is_within_reach(caller, target) and all(
+        models.allows(model) or models.allows(addressed) for models in caller.lists
+    )
+
+
 def _names_of(target: Target) -> tuple[str, str, str]:
     """What the model of a target is called: here, by its upstream, and with that before it."""
     return target.name, target.model, f"{target.upstream.name}/{target.model}"
@@ -281,6 +308,19 @@ def model_not_found(name: str) -> DragomanError:
             code="model_not_found",
         )
     )
+
+
+_UNSAID = Purpose("main")
+
+
+def _holds(route: Route, purpose: Purpose) -> bool:
+    """Whether the condition of a route holds for requests with this purpose."""
+    when = route.when
+    if when is None:
+        return True
+    if when.request_class not in (None, purpose.request_class):
+        return False
+    return when.agent_type is None or matches(when.agent_type, purpose.agent_type)
 
 
 def _options(route: Route) -> Options:

@@ -156,11 +156,11 @@ class Counts(Struct):
     account, `failures` the attempts that failed by upstream, account and kind. `models` is by
     upstream and model, `keys` by the name of the key. `fallbacks` are by the upstream that was left
     and the kind of its failure, `credentials` are refreshes by upstream, account and outcome,
-    `aborts` streams that broke off by upstream and side. `limits` are
-    the requests that limits of clients refused, by limit and mode: those that were not enforced
-    would have. `store_writes` are by what is written. `cpu` is in seconds. `gauges` are what holds
-    now rather than since the start, `started` when the oldest process began, in Unix seconds, 0 if
-    that is not known.
+    `aborts` streams that broke off by upstream and side, `classes` requests by what agents made
+    them for. `limits` are the requests that limits of clients refused, by limit and mode: those
+    that were not enforced would have. `store_writes` are by what is written. `cpu` is in seconds.
+    `gauges` are what holds now rather than since the start, `started` when the oldest process
+    began, in Unix seconds, 0 if that is not known.
     """
 
     series: dict[str, Series] = field(default_factory=dict)
@@ -172,6 +172,7 @@ class Counts(Struct):
     keys: dict[str, KeyCounts] = field(default_factory=dict)
     fallbacks: dict[str, int] = field(default_factory=dict)
     aborts: dict[str, int] = field(default_factory=dict)
+    classes: dict[str, int] = field(default_factory=dict)
     overhead: Histogram = field(default_factory=lambda: Histogram([0] * (len(OVERHEADS) + 1)))
     losses: dict[str, int] = field(default_factory=dict)
     probes: dict[str, int] = field(default_factory=dict)
@@ -208,6 +209,7 @@ class Counts(Struct):
             (self.failures, other.failures),
             (self.fallbacks, other.fallbacks),
             (self.aborts, other.aborts),
+            (self.classes, other.classes),
             (self.losses, other.losses),
             (self.probes, other.probes),
             (self.credentials, other.credentials),

@@ -358,6 +358,13 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         _by_key(lambda found: found.cost / PICO),
     ),
     Family(
+        "dragoman_agent_requests_total",
+        "counter",
+        "Requests by what an agent makes them for, of agents that say so.",
+        ("class",),
+        lambda now: _split(now.counts.classes),
+    ),
+    Family(
         "dragoman_limit_refusals_total",
         "counter",
         "Requests that a client's limit rejected, or would have, by limit and mode.",

@@ -104,6 +104,8 @@ class Metrics:
             self._count_outcome(status, record, usage, seconds)
         if record.error or record.losses or record.limit or record.exceeded:
             self._count_findings(record)
+        if record.purpose is not None:
+            one_more(self.counts.classes, record.purpose.request_class)
         if record.attempts:
             if record.failed:
                 self._count_failed(record)

@@ -14,6 +14,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.edge.record import CLIENT_GONE, FailedAttempt, Record
 from dragoman.observability.finished import FinishedRequest
 from dragoman.prices.rates import dollars
+from dragoman.protocols.purposes import Purpose
 from dragoman.storage.request_log import LOSS_SLOT_S, Entry, LossCount, LossKey
 
 _LONGEST = 200
@@ -119,11 +120,13 @@ class DetailRow(ListRow, frozen=True, kw_only=True):
     """A request in full. `queue_ms` is how long it waited for accounts, `head_ms` when
     the head of its answer was sent. `conversation` is how its conversation was identified:
     `named` by the client, `recognised` by its prefix, empty if it was not; `accounts` how many its
-    upstream has, where one failed. `why` gives the reason for each unknown member."""
+    upstream has, where one failed. `purpose` is what an agent made it for, null if it did not say
+    so. `why` gives the reason for each unknown member."""
 
     team: str
     user: str
     tags: str
+    purpose: Purpose | None = None
     protocol: str
     user_agent: str
     address: str
@@ -183,6 +186,7 @@ def entry_of(request: FinishedRequest) -> Entry:
         team=record.team,
         user=record.user[:_LONGEST],
         tags=record.tags[:_LONGEST],
+        purpose=record.purpose,
         protocol=request.protocol,
         user_agent=request.user_agent[:_LONGEST].decode("latin-1"),
         address=record.address,

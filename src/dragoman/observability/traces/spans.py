@@ -140,6 +140,14 @@ def _server_attributes(traced: TracedRequest, error: str) -> dict[str, Value]:
         found["dragoman.key.id"] = record.caller
     if record.model:
         found["dragoman.model.alias"] = record.model[:_LONGEST]
+    if (purpose := record.purpose) is not None:
+        said = {
+            "dragoman.request.class": purpose.request_class,
+            "gen_ai.agent.id": purpose.agent,
+            "gen_ai.agent.name": purpose.agent_type,
+            "dragoman.prompt.id": purpose.prompt,
+        }
+        found |= {name: value for name, value in said.items() if value}
     if record.losses:
         found["dragoman.losses"] = len(record.losses)
     if record.error and not error:

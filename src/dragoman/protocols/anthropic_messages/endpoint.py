@@ -12,9 +12,11 @@ from msgspec.structs import replace
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import object_of
+from dragoman.protocols.anthropic_messages.budgets import BUDGETS
+from dragoman.protocols.anthropic_messages.purpose import purpose
 from dragoman.protocols.anthropic_messages.refusals import ALL_BETAS, refits
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
-from dragoman.protocols.anthropic_messages.wire import BETAS, VERSION
+from dragoman.protocols.anthropic_messages.wire import BETAS, NEGOTIATED, VERSION
 from dragoman.protocols.base import Attribution, Counting, Endpoint, RateLimit, service_tier
 from dragoman.protocols.caching import marked_writes
 from dragoman.protocols.counting import read_count, without
@@ -158,4 +160,7 @@ PLAIN = Endpoint(
         "output_tokens": "output-tokens",
     },
     limit_lines=limit_lines,
+    negotiated=NEGOTIATED,
+    purpose=purpose,
+    budgets=BUDGETS,
 )

@@ -109,10 +109,11 @@ def error_object(fault: Fault) -> JsonObject:
 def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:
     """The status and body of a fault."""
     status = fault.status
-    if status is None or fault.kind in FIXED_STATUS:
+    is_fixed = fault.kind in FIXED_STATUS and fault.limited != "budget"
+    if status is None or is_fixed:
         status = _SHOWN[fault.kind][0]
     error = error_object(fault)
-    if fault.limited == "budget" and options.budget_status is not None:
+    if fault.limited == "budget" and fault.status is None and options.budget_status is not None:
         status = options.budget_status
         error["type"] = _BUDGET_TYPES[status]
     return Rendered(status, {"type": "error", "error": error, "request_id": request_id})

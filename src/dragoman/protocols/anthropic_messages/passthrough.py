@@ -56,14 +56,23 @@ def fitted(
     ledger: Ledger,
     is_lowered: bool,
 ) -> Mapping[str, Raw]:
-    """The members without the billing text for other services, and with limits that the upstream
-    accepts: lowered to the model's output limit, and a thinking budget that leaves room for the
-    answer. `is_lowered`: the output limit is below the client's own."""
-    if not capabilities.of(MessagesCapabilities).billing_header:
-        members = _without_billing(members, ledger)
+    """The members without what is for the vendor's own service alone, if this is another, and with
+    limits that the upstream accepts: lowered to the model's output limit, and a thinking budget
+    that leaves room for the answer. `is_lowered`: the output limit is below the client's own."""
+    if not capabilities.of(MessagesCapabilities).is_vendors:
+        members = _without_vendors(_without_billing(members, ledger), ledger)
     limited = within(members, ("max_tokens",), capabilities.max_output_tokens, ledger)
     is_lowered = is_lowered or limited.get("max_tokens") is not members.get("max_tokens")
     return _with_room(limited, is_lowered, ledger)
+
+
+def _without_vendors(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
+    if wire.OF_VENDOR.keys().isdisjoint(members):
+        return members
+    for name, (kind, detail) in wire.OF_VENDOR.items():
+        if name in members:
+            ledger.add(name, kind, detail)
+    return {name: raw for name, raw in members.items() if name not in wire.OF_VENDOR}
 
 
 def _without_billing(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:

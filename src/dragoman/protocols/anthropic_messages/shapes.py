@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Raw, field
 
 from dragoman.canonical.losses import LossKind
+from dragoman.protocols.anthropic_messages.wire import UNJUDGED
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.reading import Lost, Reader, Shape, Unknown
 
@@ -342,7 +343,7 @@ class Request(Shape):
     mcp_servers: Annotated[
         Any, Lost(_CONTENT, "remote MCP servers have no counterpart upstream", neutral=([],))
     ] = None
-    safeguards: _Knob = None
+    safeguards: Annotated[Any, Lost(_CONTENT, UNJUDGED)] = None
 
 
 # --- answers and their events -------------------------------------------------------------------

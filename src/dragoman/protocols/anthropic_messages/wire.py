@@ -59,6 +59,19 @@ HOSTED_TOOLS = (
 )
 """Prefixes of the types of Anthropic-defined and server tools; a date follows."""
 
+UNJUDGED = "the upstream does not judge what tools are called with"
+"""Why `safeguards` cannot be sent: an agent that asks for them would rely on them."""
+
+OF_VENDOR: dict[str, tuple[LossKind, str]] = {
+    "safeguards": (_CONTENT, UNJUDGED),
+    "tags": (_KNOB, "these tags are not for this upstream"),
+}
+"""Top-level members of requests that only the vendor's own service has: what leaving one out means,
+and why it is."""
+
+NEGOTIATED = frozenset({"safeguards"})
+"""Those that clients leave out themselves once they were refused."""
+
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")

@@ -11,6 +11,7 @@ from dragoman.protocols.counting import read_count, without
 from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
+from dragoman.protocols.openai_responses.budgets import BUDGETS
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
 from dragoman.protocols.openai_responses.stored import STORED
 from dragoman.protocols.openai_responses.upstream_websocket import socket_turn
@@ -81,6 +82,7 @@ _PLAIN = Endpoint(
     cache_writes=marked_writes,
     limit_names=LIMIT_NAMES,
     limit_lines=limit_lines,
+    budgets=BUDGETS,
 )
 
 _AZURE = replace(_PLAIN, version="", auth="api-key", socket_turn=None, lists_models=False)

@@ -75,14 +75,20 @@ def error_object(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
     """
     form = FORMS[fault.kind]
     kind = shown_type(fault)
+    code = fault.code or form.code
+    if fault.kind is FaultKind.NO_ACCOUNT:
+        # Of other codes Codex tries again by two counters, one within the other.
+        code = "server_is_overloaded"
     if options.of(ResponsesOptions).error_style == "openresponses":
         kind = _open_responses(fault)[1]
     error: JsonObject = {
         "message": fault.message,
         "type": kind,
         "param": fault.param or "",
-        "code": fault.code or form.code,
+        "code": code,
     }
+    if fault.limited == "budget" and fault.details is not None:
+        error.update(fault.details)
     if fault.details is not None and "misalignment" in fault.details:
         error["misalignment"] = fault.details["misalignment"]
     return error

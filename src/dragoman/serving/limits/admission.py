@@ -21,6 +21,7 @@ from dragoman.serving.limits.client import Limits, LimitsAway
 from dragoman.serving.limits.responses import (
     CLAMPED_HEADER,
     away,
+    is_held_back,
     queue_full,
     rate_lines,
     refused,
@@ -28,6 +29,7 @@ from dragoman.serving.limits.responses import (
     uncountable,
     unpriced,
 )
+from dragoman.serving.limits.standings import refusal_for, used_up
 from dragoman.serving.limits.use import (
     ExpectedUse,
     amounts_spent,
@@ -82,7 +84,7 @@ class Admission:
                         longest = unlimited(expected, target, answers)
             decision = await self._ask(incoming, rules, caller.name, expected, longest, answers)
         except LimitsAway:
-            raise _away(incoming) from None
+            raise _away(incoming, caller) from None
         if isinstance(decision, Refused):
             raise self._refused(incoming, caller, record, rules, decision)
         # First: whatever fails from here on, it is given back when the request is over.
@@ -129,7 +131,7 @@ class Admission:
                     _check_priced(rules, expected, incoming, record)
             decision = await self._ask(incoming, rules, caller.name, expected, 0, 1)
         except LimitsAway:
-            raise _away(incoming) from None
+            raise _away(incoming, caller) from None
         if isinstance(decision, Refused):
             raise self._refused(incoming, caller, record, rules, decision)
         reservation = Reservation(rules.all, decision)
@@ -155,7 +157,7 @@ class Admission:
                 raise _reported(incoming, record, rule, *uncountable(rule))
             decision = await self._ask(incoming, rules, caller.name, _NO_TOKENS, 0, 1)
         except LimitsAway:
-            raise _away(incoming) from None
+            raise _away(incoming, caller) from None
         if isinstance(decision, Refused):
             raise self._refused(incoming, caller, record, rules, decision)
         reservation = Reservation(rules.all, decision)
@@ -176,9 +178,16 @@ class Admission:
         rule, now = rules.all[decision.place], time.time()
         if decision.queue_is_full:
             return _reported(incoming, record, rule, *queue_full(rule))
+        if self._limits.away_since and is_held_back(rule, decision, now):
+            record.limit = rule.name
+            return _away(incoming, caller)
         self._alerts.refused(rule, decision.used, now)
-        shows = caller.shows_amounts
-        return _reported(incoming, record, rule, *refused(rule, decision, now, shows_amounts=shows))
+        error, headers = refused(rule, decision, now, shows_amounts=caller.shows_amounts)
+        if error.fault.limited == "budget" and not decision.amount > rule.amount(now) > 0:
+            standing = used_up(rule, decision, now)
+            if told := refusal_for(incoming, error.fault, standing):
+                error, headers = told[0], headers + told[1]
+        return _reported(incoming, record, rule, error, headers)
 
     async def admit_more(self, record: Record) -> str:
         """Reserve for one more answer to a request that is under way, which goes on from more input
@@ -314,8 +323,12 @@ def _check_priced(
         raise _reported(incoming, record, budget, *unpriced(budget, record.model))
 
 
-def _away(incoming: IncomingRequest) -> Exception:
+def _away(incoming: IncomingRequest, caller: Caller) -> Exception:
+    """The error for a request whose limits cannot be counted now. A program that shows budgets does
+    not ask again and again for a client that has one."""
     error, headers = away()
+    if any(one.kind == "cost" for one in (*caller.limits, *caller.team_limits)):
+        error, headers = refusal_for(incoming, error.fault, None) or (error, headers)
     incoming.shared += headers
     return error
 

@@ -54,7 +54,7 @@ def refused(
         fault = Fault(
             FaultKind.RATE_LIMITED,
             f"Request too large: it may use more {_counted(limit)} than {_whose(limit)} may"
-            f" have{_window(limit)}{amounts}.",
+            f" have{window_words(limit)}{amounts}.",
             code="rate_limit_exceeded",
             limited=_limited(limit),
         )
@@ -62,12 +62,12 @@ def refused(
         if refusal.amount > amount > 0:
             message = (
                 f"Request too large: it may cost more than {_whose(limit)} may spend"
-                f"{_window(limit)}{amounts}."
+                f"{window_words(limit)}{amounts}."
             )
         else:
             message = (
                 f"The {'budget' if is_budget else f'quota of {_counted(limit)}'} of"
-                f" {_whose(limit)}{_window(limit)} is used up{amounts}."
+                f" {_whose(limit)}{window_words(limit)} is used up{amounts}."
                 f" {_resets(limit, refusal)}"
             )
         fault = Fault(
@@ -81,9 +81,9 @@ def refused(
         # What stands in the way of a budget is under way, and is given back as far as it is not
         # used.
         message = (
-            f"There is no room at the moment in the budget of {_whose(limit)}{_window(limit)}"
+            f"There is no room at the moment in the budget of {_whose(limit)}{window_words(limit)}"
             if is_budget
-            else f"Rate limit reached for {_counted(limit)} of {_whose(limit)}{_window(limit)}"
+            else f"Rate limit reached for {_counted(limit)} of {_whose(limit)}{window_words(limit)}"
         )
         fault = Fault(
             FaultKind.RATE_LIMITED,
@@ -115,6 +115,13 @@ def unpriced(limit: Rule, model: str) -> tuple[DragomanError, Headers]:
     )
     fault = Fault(FaultKind.FORBIDDEN, message, code="model_unpriced")
     return DragomanError(fault), [(LIMIT_HEADER, limit.name.encode())]
+
+
+def is_held_back(rule: Rule, refusal: Refused, now: float) -> bool:
+    """Whether a budget refuses a request only because it cannot be counted, while the database that
+    machines share is away."""
+    is_closed = rule.kind is Kind.COST and rule.limit.when_away == "closed"
+    return is_closed and refusal.used + refusal.amount <= rule.amount(now)
 
 
 def away() -> tuple[DragomanError, Headers]:
@@ -199,14 +206,13 @@ def soft_headers(rules: Rules, granted: Granted) -> Headers:
 
 def budget_headers(admitted: Admitted, spent: Amounts) -> Headers:
     """The header for what is left of the tightest budget after an answer that came to `spent`,
-    where there is one and the caller may know."""
+    where the caller has one and may know."""
     if not admitted.shows_amounts:
         return []
     granted = admitted.reservation.granted
     left = [
         granted.left[place] + granted.amounts[place] - spent[place]
-        for place, rule in enumerate(admitted.reservation.rules)
-        if rule.kind is Kind.COST and rule.enforced
+        for place in admitted.rules.budgets
     ]
     return [(BUDGET_HEADER, dollars(max(0, min(left))).encode())] if left else []
 
@@ -236,7 +242,8 @@ def _whose(limit: Rule) -> str:
     return f"the team {limit.owner}" if limit.is_team else "this API key"
 
 
-def _window(limit: Rule) -> str:
+def window_words(limit: Rule) -> str:
+    """The window of a limit: ` per month`, ` in total`; empty if it has none."""
     window = limit.limit.window
     if window is None:
         return ""

@@ -233,6 +233,7 @@ function WhereItWent({ request }) {
     ["Protocol", html`<${Protocol} id=${request.protocol} />`],
     ["Upstream", printable(request.upstream)],
     ["Sent as", printable(request.upstream_model)],
+    ["Made for", request.purpose && printable(Object.values(request.purpose).join(", "))],
     ["Team", printable(request.team)],
     ["Finish reason", printable(request.finish)],
     ["Error", printable(request.error)],

@@ -1,0 +1,104 @@
+"""Budgets, as programs of a protocol show them to who uses them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from dragoman.canonical.errors import Fault
+from dragoman.protocols.fields import JsonObject
+
+ClientHeaders = Mapping[bytes, bytes]
+"""Headers of a client's request, their names in lower case."""
+
+Headers = list[tuple[bytes, bytes]]
+
+_DAY_S: Final = 86_400
+
+
+class Standing(Struct, frozen=True, gc=False):
+    """How a client stands with a budget, or another quota where that is used up, `at` some moment
+    (Unix seconds).
+
+    `share` is the part of it that is used, 1 or more for all. It begins anew at `resets_at` (Unix
+    seconds, infinity: never) and lasts for `seconds` (infinity: for all time). `window` is that in
+    words: ` per month`. `is_team`: a team has it together.
+    """
+
+    at: float
+    share: float
+    resets_at: float
+    seconds: float
+    window: str
+    is_team: bool = False
+
+    @property
+    def percent(self) -> int:
+        """The used part in whole percent, less than 100 as long as something is left."""
+        return int(min(self.share, 1.0) * 100)
+
+    @property
+    def resets(self) -> int | None:
+        """When it begins anew, in whole Unix seconds; None for never."""
+        return None if math.isinf(self.resets_at) else math.ceil(self.resets_at)
+
+    @property
+    def resets_in(self) -> float | None:
+        """Seconds until it begins anew; None for never."""
+        return None if math.isinf(self.resets_at) else self.resets_at - self.at
+
+    @property
+    def minutes(self) -> int | None:
+        """How long it lasts, in minutes; None for all time."""
+        return None if math.isinf(self.seconds) else round(self.seconds / 60)
+
+    @property
+    def period(self) -> str:
+        """About how long it lasts: `daily`, `weekly` or `monthly`."""
+        days = self.seconds / _DAY_S
+        return "daily" if days < 2 else "weekly" if days < 10 else "monthly"
+
+
+class Spending(Struct, frozen=True):
+    """What a client may spend and has spent, in US cents. `standing` is that with the fullest of
+    its budgets, None if it has none. `limit` and `used` are of that budget, None if the client may
+    not know, or `used` what was spent in this `month` without one; `day` and `week` are the same of
+    these."""
+
+    standing: Standing | None
+    limit: int | None
+    used: int | None
+    day: int | None = None
+    week: int | None = None
+
+
+def no_notice(client: ClientHeaders, standing: Standing) -> Headers:
+    """The `notice` of a protocol whose programs show no budgets."""
+    return []
+
+
+def no_refusal(
+    client: ClientHeaders, fault: Fault, standing: Standing | None
+) -> tuple[Fault, Headers] | None:
+    """The `refusal` of a protocol whose programs show no budgets."""
+    return None
+
+
+class BudgetNotices(Struct, frozen=True, kw_only=True):
+    """How programs of a protocol are told of budgets. Which program asks is known by the headers of
+    its request."""
+
+    notice: Callable[[ClientHeaders, Standing], Headers] = no_notice
+    """Headers of a good answer to a client with a budget."""
+    refusal: Callable[[ClientHeaders, Fault, Standing | None], tuple[Fault, Headers] | None] = (
+        no_refusal
+    )
+    """The error, and its headers, for a client whose budget is used up, or cannot be counted (no
+    standing); None if this client is told as any other."""
+    path: str = ""
+    """Path at which a client asks what it may spend; empty if none does."""
+    write: Callable[[Spending], JsonObject] = lambda spending: {}
+    """The answer to that."""

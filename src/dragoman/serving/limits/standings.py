@@ -1,0 +1,95 @@
+"""How clients stand with their budgets, as their programs show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from dragoman.canonical.errors import DragomanError, Fault
+from dragoman.config.windows import Rolling, span_of
+from dragoman.edge.errors import Headers
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.limits.messages import Refused
+from dragoman.limits.rules import Admitted, Amounts, Kind, Rule
+from dragoman.protocols.budgets import Spending, Standing
+from dragoman.serving.limits.client import LimitView
+from dragoman.serving.limits.responses import window_words
+
+_CENT = 10**10
+"""Pico-dollars."""
+
+
+def notice_headers(
+    incoming: IncomingRequest, admitted: Admitted, spent: Amounts | None = None
+) -> Headers:
+    """The headers of a good answer that tell a client of the fullest of its budgets, as of its
+    admission. `spent` is what the answer came to at each limit, None while that is not known."""
+    granted, rules = admitted.reservation.granted, admitted.rules
+    fullest, most = None, -1.0
+    for place in rules.budgets:
+        rule = rules.all[place]
+        used = granted.used[place] + (0 if spent is None else spent[place])
+        share = _share(used, rule.amount(granted.at))
+        if share > most:
+            fullest, most = rule, share
+    if fullest is None:
+        return []
+    standing = _standing(fullest, most, granted.at)
+    return incoming.codec.endpoint.budgets.notice(incoming.headers, standing)
+
+
+def refusal_for(
+    incoming: IncomingRequest, fault: Fault, standing: Standing | None
+) -> tuple[DragomanError, Headers] | None:
+    """The error for a program that shows budgets, of which one is used up, or cannot be counted (no
+    standing). None if it is told as any other."""
+    told = incoming.codec.endpoint.budgets.refusal(incoming.headers, fault, standing)
+    return None if told is None else (DragomanError(told[0]), told[1])
+
+
+def used_up(rule: Rule, refusal: Refused, now: float) -> Standing:
+    """The standing with a limit that refuses a request since it is used up."""
+    until = refusal.free_at if isinstance(rule.window, Rolling) else None
+    return _standing(rule, 1.0, now, until)
+
+
+def spending(views: Sequence[LimitView], now: float, *, shows_amounts: bool) -> Spending | None:
+    """What a client with these limits may spend and has spent; None if it has no budget."""
+    budgets = [view for view in views if view.rule.kind is Kind.COST and view.rule.enforced]
+    if not budgets:
+        return None
+    view = max(budgets, key=lambda one: _share(one.state.used, one.amount))
+    until = view.state.resets_at if isinstance(view.rule.window, Rolling) else None
+    standing = _standing(view.rule, _share(view.state.used, view.amount), now, until)
+    if not shows_amounts:
+        return Spending(standing, None, None)
+    return Spending(standing, cents(view.amount), cents(view.state.used))
+
+
+def cents(pico: int) -> int:
+    """An amount in US cents."""
+    return (pico + _CENT // 2) // _CENT
+
+
+def _share(used: int, amount: int) -> float:
+    return used / amount if amount else 1.0
+
+
+def _standing(rule: Rule, share: float, now: float, until: float | None = None) -> Standing:
+    """The standing with a limit of which a share is used. It begins anew at `until`, which is the
+    end of its window if it is not given."""
+    window, end, seconds = rule.window, inf, inf
+    if isinstance(window, Rolling):
+        end, seconds = now + window.seconds, window.seconds
+    elif window is not None:
+        begin, end = span_of(window, now)
+        seconds = end - begin
+    until = end if until is None else until
+    return Standing(
+        now,
+        share,
+        until,
+        seconds,
+        window_words(rule),
+        is_team=rule.is_team,
+    )
