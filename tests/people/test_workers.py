@@ -1,4 +1,5 @@
-"""Several workers, each of which knows who has signed in, and who has not any more (A15)."""
+"""Several workers, and gateways, each of which knows who has signed in, and who has not any more
+(A15)."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.http import call
 from tests.gateway.processes import gateway_process
 from tests.people.signing_in import Served, post, sign_in_table
+from tools.load.people import storm
 
 
 def statuses(home: Served, token: str) -> set[int]:
@@ -39,3 +41,13 @@ def test_every_worker_knows_a_session_and_its_end(
         while statuses(home, tokens["access_token"]) != {401}:
             assert time.monotonic() < deadline
         assert home.refresh(following.json["refresh_token"]).status == 401
+
+
+@pytest.mark.slow
+def test_a_storm_of_sign_ins_over_three_gateways(tmp_path: Path) -> None:
+    """All sign in at once, and each token is good at every gateway, refreshed once however many
+    processes present it, and refused everywhere once it is revoked: in small what
+    `python -m tools.load.people` does with five hundred."""
+    found = storm(tmp_path, 9, racing=3)
+    assert found.failures == []
+    assert len(found.signed_in) == len(found.refreshed) == len(found.obeyed) == 9
