@@ -4,8 +4,8 @@
            at another gateway, and renewed at the third, twenty times at once by processes of their
            own for one of them. Then some sessions are revoked at one gateway each: told is how long
            the others let them in.
-``cost``   Instructions of a gateway for a request by a key of its store, and for one by a person who
-           has signed in, each counted by callgrind (valgrind) after the first requests, in turns.
+``cost``   Instructions of a gateway for a request by a key of its store, and for one by a person,
+           each counted by callgrind (valgrind) after the first requests, in turns.
 
 A test runs a small storm. With other work on the machine, times say little.
 """

@@ -101,7 +101,7 @@ class RequestChecker:
                 ("x-request-id", incoming.request_id),
                 ("x-principal-sub", caller),
             ),
-            body=_shown(incoming, body),
+            body=_shown(incoming, body if is_shown else b"null"),
             timeouts=Timeouts(total=self._seconds),
         )
         async with asyncio.timeout(self._seconds):
