@@ -34,7 +34,7 @@ from bench.measure import MARK, cell_of
 from bench.targets import Access, Cores
 from dragoman.lab.provider import serving
 from tests.gateway.http import call
-from tests.gateway.processes import gateway_process, simulator_process
+from tests.gateway.processes import gateway_process, simulator_process, until
 from tests.people.signing_in import Served, post, sign_in_table
 
 T = TypeVar("T")
@@ -185,8 +185,10 @@ def cost(*, of_person: bool) -> float:
                 instructions.ROOT, folder, up, cell.upstream, sign_in_table(provider), store
             )
         )
-        session = Served(provider, f"http://127.0.0.1:{port}").session("ada@example.com")
+        url = f"http://127.0.0.1:{port}"
+        session = Served(provider, url).session("ada@example.com")
         key: str = session["access_token"] if of_person else added_key(folder)
+        until(lambda: use(url, key) == 200)
         request = cell.request(Access(key=key), stream=False)
         uvloop.run(_send(port, request, REQUESTS // 2))
         instructions.switch(child.pid, "on")
