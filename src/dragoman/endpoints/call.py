@@ -49,6 +49,7 @@ class EndpointCall:
 
     __slots__ = (
         "_fell_back",
+        "_noted",
         "attempts",
         "caller",
         "can_repeat",
@@ -92,6 +93,8 @@ class EndpointCall:
         self.measured: Measured | None = None
         self.events = 0
         self._fell_back = False
+        self._noted: Measured | None = None
+        """What is recorded of it."""
 
     def follow(self, plan: Plan) -> None:
         """Send the request where `plan` leads."""
@@ -136,13 +139,16 @@ class EndpointCall:
         if self.measured is None and self.is_called:
             self.measured = self._estimated()
         measured, record, plan = self.measured, self.record, self.plan
-        if measured is None:
+        if measured is None or measured is self._noted:
             return
+        self._noted = measured
         usage = consistent(measured.usage)
+        if usage is not measured.usage:
+            measured = replace(measured, usage=usage)
         record.usage, record.estimated = usage, measured.estimated
         if measured.units != _NO_UNITS:
             record.units = measured.units
-        record.charge = charge_of(self.row, plan, replace(measured, usage=usage), time.time())
+        record.charge = charge_of(self.row, plan, measured, time.time())
 
     def _estimated(self) -> Measured:
         asked = self.row.asked(self.members)

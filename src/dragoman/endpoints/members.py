@@ -13,8 +13,11 @@ from dragoman import jsontext
 from dragoman.jsontext import JsonError
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_SHALLOW = re.compile(_STRING + rb"|[{}\[\],:]", re.DOTALL)
-_DEEP = re.compile(_STRING + rb"|[{}\[\]]", re.DOTALL)
+_SHALLOW = re.compile(rb'[^"{}\[\],:]*+(' + _STRING + rb"|[{}\[\],:])", re.DOTALL)
+_DEEP = re.compile(rb'[^"{}\[\]]*+(' + _STRING + rb"|[{}\[\]])", re.DOTALL)
+"""What stands before the next sign, and that: within values of an object most is skipped."""
+
+_VALUE = re.compile(rb"\s*:\s*")
 _QUOTE, _COLON, _COMMA = b'":,'
 _OPEN, _CLOSE = frozenset(b"{["), frozenset(b"}]")
 _SPACE = b" \t\r\n"
@@ -42,9 +45,20 @@ class Members(Mapping[str, Any]):
         return len(self.raw)
 
 
-def replaced(body: bytes, name: str, value: bytes) -> bytes:
+def replaced(
+    body: bytes, name: str, value: bytes, members: Mapping[str, msgspec.Raw] | None = None
+) -> bytes:
     """The text of an object in which each top-level member of this name has the value `value`, as
-    JSON text. The same text if it has none."""
+    JSON text. The same text if it has none. It is found sooner where the `members` of the object
+    are given."""
+    if members is not None and (former := members.get(name)) is not None:
+        spelled = b'"%b"' % name.encode()
+        at = body.find(spelled)
+        # Where no name can be escaped, the only text like it is that of the member.
+        if at >= 0 and body.find(spelled, at + 1) < 0 and body.find(b"\\u") < 0:
+            found = _VALUE.match(body, at + len(spelled))
+            if found is not None:
+                return body[: found.end()] + value + body[found.end() + len(former) :]
     parts: list[bytes] = []
     end = 0
     for start, stop in _values(body, name):
@@ -67,16 +81,16 @@ def _values(body: bytes, name: str) -> Iterator[tuple[int, int]]:
     spelled = b'"%b"' % name.encode()
     depth = start = at = 0
     key: bytes | None = None
-    while (found := (_SHALLOW if depth == 1 else _DEEP).search(body, at)) is not None:
-        at, sign = found.end(), body[found.start()]
+    while (found := (_SHALLOW if depth == 1 else _DEEP).match(body, at)) is not None:
+        at, sign = found.end(), body[found.start(1)]
         if depth == 1:
             if sign == _QUOTE:
-                key = found[0] if key is None else key
+                key = found[1] if key is None else key
             elif sign == _COLON:
                 start = at
             elif sign == _COMMA or sign in _CLOSE:
                 if key is not None and _is_spelled(key, spelled, name):
-                    value = body[start : found.start()]
+                    value = body[start : found.start(1)]
                     start += len(value) - len(value.lstrip(_SPACE))
                     yield start, start + len(value.strip(_SPACE))
                     if body.find(spelled, at) < 0 and body.find(b"\\u", at) < 0:

@@ -66,15 +66,20 @@ def embeddings_of(upstream: Upstream) -> Literal["openai", "cohere", "google"]:
         return "google"
     if upstream.embeddings is not None:
         return upstream.embeddings
-    is_own = is_below(host_of(upstream.base_url), *_COHERE)
-    return "cohere" if is_own and "/compatibility" not in upstream.base_url else "openai"
+    base_url = upstream.base_url
+    return "cohere" if _is_cohere(base_url) and "/compatibility" not in base_url else "openai"
 
 
 def rerank_of(upstream: Upstream) -> Literal["cohere", "jina", "tei"]:
     """The form in which an upstream takes rerank."""
     if upstream.rerank is not None:
         return upstream.rerank
-    return "cohere" if is_below(host_of(upstream.base_url), *_COHERE) else "jina"
+    return "cohere" if _is_cohere(upstream.base_url) else "jina"
+
+
+@lru_cache(maxsize=1024)
+def _is_cohere(base_url: str) -> bool:
+    return is_below(host_of(base_url), *_COHERE)
 
 
 @lru_cache(maxsize=1024)

@@ -29,11 +29,11 @@ class Wire(Struct, frozen=True):
     is_root: bool = False
 
 
-def renamed(call: EndpointCall, body: bytes) -> bytes:
-    """An answer with the client's name of the model."""
+def renamed(call: EndpointCall, body: bytes, members: Members | None = None) -> bytes:
+    """An answer, with these members if they are known, with the client's name of the model."""
     if call.plan.target.model == call.model:
         return body
-    return replaced(body, "model", to_json(call.model))
+    return replaced(body, "model", to_json(call.model), None if members is None else members.raw)
 
 
 def passed(call: EndpointCall, body: bytes) -> Wire:
@@ -41,7 +41,7 @@ def passed(call: EndpointCall, body: bytes) -> Wire:
     model, row = call.plan.target.model, call.row
     if "model" in call.members.raw:
         if model != call.model and row.model != "path":
-            body = replaced(body, "model", to_json(model))
+            body = replaced(body, "model", to_json(model), call.members.raw)
     elif row.model == "json":
         body = inserted(body, "model", to_json(model))
     if row.asks_usage and call.stream and not call.wants_usage:
@@ -66,7 +66,7 @@ def read_passed(call: EndpointCall, body: bytes) -> bytes:
     """
     members = members_of(body)
     call.measure(members)
-    return renamed(call, body)
+    return renamed(call, body, members)
 
 
 def members_of(body: bytes) -> Members:
