@@ -147,6 +147,16 @@ def test_what_is_no_text_is_refused_before_it_is_sent(
     assert not simulator.requests
 
 
+def test_a_strict_client_is_told_what_would_be_lost(simulator: RunningSimulator) -> None:
+    with serving(translated(simulator, "google")) as (gateway, _):
+        body = {"model": "my-model", "input": "one", "user": "someone"}
+        strict = {"x-dragoman-policy": "strict"}
+        answer = post(gateway, "/v1/embeddings", body, headers=strict)
+    assert answer.status == 400
+    assert "user" in answer.json["error"]["message"]
+    assert not simulator.requests
+
+
 def test_one_vector_for_several_texts_is_a_failure(simulator: RunningSimulator) -> None:
     with serving(config(upstream("sim", simulator.base_url, GOOGLE))) as (gateway, _):
         body = {"model": "sim/sim-joins", "input": TEXTS}

@@ -167,6 +167,27 @@ def test_a_stream_that_breaks_off_ends_with_an_error(
     assert lines[-1]["error"]
 
 
+@pytest.mark.parametrize(("given", "sent"), [(None, 5), (3, 3), (100, 5), (0, 5)])
+def test_an_answer_is_as_long_as_its_key_may_have_it(
+    simulator: RunningSimulator, given: int | None, sent: int
+) -> None:
+    body = REQUESTS["/v1/completions"] | ({} if given is None else {"max_tokens": given})
+    made = config(upstream("sim", simulator.base_url), max_output_tokens=5)
+    with serving(made) as (gateway, _):
+        answer = post(gateway, "/v1/completions", body)
+    assert simulator.last.json["max_tokens"] == sent
+    assert answer.headers.get("x-dragoman-clamped") == (None if given == 3 else "5")
+
+
+def test_a_model_that_a_request_names_besides_must_be_allowed(simulator: RunningSimulator) -> None:
+    made = config(upstream("sim", simulator.base_url), models=("my-model",))
+    with serving(made) as (gateway, _):
+        for path in REQUESTS:
+            body = {**REQUESTS[path], "models": ["other"]}
+            assert post(gateway, path, body).status == 404
+    assert not simulator.requests
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

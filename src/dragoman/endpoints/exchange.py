@@ -47,6 +47,7 @@ from dragoman.serving.resolver import LONGEST_MODEL
 from dragoman.serving.routing import model_not_found
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.translation.estimate import estimate_bytes
+from dragoman.translation.named_models import models_besides
 from dragoman.upstream.errors import UNSENT_CAUSES, CallError
 from dragoman.upstream.request import UpstreamRequest
 from dragoman.upstream.response import UpstreamResponse
@@ -60,6 +61,14 @@ Build = Callable[[UpstreamRequestBuilder], UpstreamRequest]
 
 UNSERVED = (404, 405, 501)
 """Statuses of an upstream that may lack an endpoint. They say nothing of the account."""
+
+_CONTENT = frozenset(
+    {
+        *("model", "input", "prompt", "suffix", "documents", "query", "texts", "content"),
+        *("requests", "input_prefix", "input_suffix", "input_extra", "file"),
+    }
+)
+"""Members of requests in which no further model is named."""
 
 _REFUSED_BEFORE = (401, 402, 403, 429)
 """Statuses of a request that was surely not begun, as it was refused for its account."""
@@ -90,6 +99,13 @@ class EndpointExchange:
         model = call.model
         if len(model) > LONGEST_MODEL:
             raise model_not_found(model)
+        if call.caller.names_models:
+            others = models_besides(call.members.raw, _CONTENT)
+            if others is None:
+                raise model_not_found(model)
+            for other in others:
+                if not call.caller.allows(other):
+                    raise model_not_found(other)
         plan = self._plans.of(call.caller, model)
         name = call.row.capability
         narrowed = plan.target.endpoints

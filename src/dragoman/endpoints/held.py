@@ -17,13 +17,15 @@ from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.delivery import deliver, read_part
 from dragoman.endpoints.embeddings import embeddings_wire, refuses_base64
 from dragoman.endpoints.exchange import EndpointExchange
-from dragoman.endpoints.members import Members
+from dragoman.endpoints.members import Members, inserted, replaced
 from dragoman.endpoints.rerank import rerank_wire
 from dragoman.endpoints.table import Row
 from dragoman.endpoints.wire import Wire, passed
 from dragoman.jsontext import JsonError
 from dragoman.protocols.fields import decode_object
+from dragoman.protocols.numbers import token_count
 from dragoman.serving.failures import Failure
+from dragoman.serving.limits.responses import CLAMPED_HEADER
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.upstream.response import UpstreamResponse
 
@@ -53,6 +55,8 @@ class HeldBodies:
         call = EndpointCall(row, incoming, caller, record, model_of(row, parameters, members))
         call.members, call.size = members, len(body)
         call.stream = record.stream = _asks_stream(row, members)
+        if caller.most_output is not None and row.output_limit:
+            body = _lowered(call, body, caller.most_output)
         self._exchange.resolve(call)
         await self._exchange.admit(call)
         if caller.keeps_bodies and (kept := self._exchange.kept_bytes):
@@ -69,8 +73,11 @@ class HeldBodies:
             Failure: nothing of an answer was sent to the client.
             InvalidRequest: the upstream does not take what is asked.
         """
+        wire = _wire(call, body)
+        if call.ledger:
+            call.ledger.enforce(call.plan.settings_for(call.incoming).options.policy)
         try:
-            await self._send_all(call, lease, _wire(call, body))
+            await self._send_all(call, lease, wire)
         except Failure as failure:
             if call.takes_numbers or not refuses_base64(call, failure.status, failure.body):
                 raise
@@ -114,6 +121,22 @@ class HeldBodies:
                 is_root=wire.is_root,
             ),
         )
+
+
+def _lowered(call: EndpointCall, body: bytes, most: int) -> bytes:
+    """The body with an output limit of at most so many tokens; a header says so where that is not
+    its own."""
+    name, value = call.row.output_limit, b"%d" % most
+    given = token_count(call.members.get(name))
+    if given is not None and 0 < given <= most:
+        return body
+    if name in call.members.raw:
+        body = replaced(body, name, value, call.members.raw)
+    else:
+        body = inserted(body, name, value)
+    call.members = _members_of(body)
+    call.incoming.shared.append((CLAMPED_HEADER, value))
+    return body
 
 
 def _wire(call: EndpointCall, body: bytes) -> Wire:
