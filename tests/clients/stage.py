@@ -16,7 +16,6 @@ from dragoman.config import (
     Client,
     Config,
     OwnPrice,
-    RequestCheck,
     Route,
     Secret,
     Server,
@@ -25,7 +24,6 @@ from dragoman.config import (
     WebSocket,
 )
 from dragoman.config.limits import Limit
-from dragoman.config.mcp import McpServer
 from dragoman.lab.simulator.recording import RecordedRequest
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import running_gateway
@@ -126,13 +124,12 @@ def playing(
     options: Options = Options(),  # noqa: B008 -- frozen
     websocket: Literal["off", "on"] = "off",
     connections: WebSocket = WebSocket(),  # noqa: B008 -- frozen
-    request_check: RequestCheck | None = None,
-    mcp_servers: tuple[McpServer, ...] = (),
+    **more: Any,
 ) -> Iterator[Stage]:
     """A gateway before `simulator` as an upstream of that kind, with so many accounts, whose keys
     begin with `key`, and a store in the file `store`, while the context lasts. `limits` are those
     of its client, `options` those of all requests, `websocket` is that of the upstream, and
-    `connections` says what those of clients are given. `mcp_servers` are behind it, too."""
+    `connections` says what those of clients are given. `more` are further tables."""
     config = Config(
         server=Server(keepalive_s=5.0, commit_after_s=10.0, shutdown_grace_s=2.0),
         clients=(Client(name="tester", key=Secret(KEY), limits=limits),),
@@ -153,9 +150,8 @@ def playing(
         routes=(Route(match="*", upstream=kind, options=options),),
         options=options,
         websocket=connections,
-        request_check=request_check,
         storage=Storage(path=None if store is None else str(store)),
-        mcp_servers=mcp_servers,
+        **more,
     )
     lines: list[dict[str, Any]] = []
     with (
