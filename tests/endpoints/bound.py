@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import anthropic
 import openai
+import psycopg
 
 from dragoman.config import read_config
 from dragoman.lab.simulator.testing import RunningSimulator
@@ -71,6 +73,7 @@ class Gateways:
     def __init__(self, simulator: RunningSimulator, folder: Path, url: str) -> None:
         self.simulator = simulator
         self.folder = folder
+        self._url = url
         self._storage = f'url = "{url}"' if url else 'path = "store.db"'
         self._stack = ExitStack()
 
@@ -87,6 +90,16 @@ class Gateways:
         file = self.folder / "dragoman.toml"
         file.write_text(f"[storage]\n{self._storage}\n{clients}{made}{accounts}{more}")
         return self._stack.enter_context(running_gateway(read_config(file)))
+
+    def make_due(self) -> None:
+        """Have all batches looked at now."""
+        statement = "UPDATE kept_elsewhere SET due = 1 WHERE due IS NOT NULL"
+        if self._url:
+            with psycopg.connect(self._url) as store:
+                store.execute(statement)
+        else:
+            with closing(sqlite3.connect(self.folder / "store.db")) as file, file:
+                file.execute(statement)
 
     def openai(self, gateway: RunningGateway, key: str = ME) -> openai.OpenAI:
         """A client of OpenAI's SDK."""

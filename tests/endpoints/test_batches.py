@@ -77,12 +77,6 @@ def limit_of(gateway: RunningGateway) -> dict[str, str]:
     return dict(limit)
 
 
-def make_due(folder: Path) -> None:
-    """Have all batches looked at now."""
-    with closing(sqlite3.connect(folder / "store.db")) as store, store:
-        store.execute("UPDATE kept_elsewhere SET due = 1 WHERE due IS NOT NULL")
-
-
 def test_a_batch_has_the_clients_names_of_models(opened: Gateways) -> None:
     """In it are those of the upstream; out of it come the client's, and the lines as they were."""
     gateway, service = opened.open(), opened.simulator
@@ -139,35 +133,47 @@ def test_what_cannot_be_sent_is_told_with_its_line(
     assert not opened.simulator.requests
 
 
-@pytest.mark.parametrize("way", ["asked", "unasked", "cancelled", "expired", "killed"])
-def test_what_a_batch_came_to_is_counted_once(opened: Gateways, tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "stores"),
+    [
+        ("asked", "postgres"),
+        ("unasked", "postgres"),
+        ("cancelled", "sqlite"),
+        ("expired", "sqlite"),
+        ("restarted", "sqlite"),
+    ],
+    indirect=["stores"],
+)
+def test_what_a_batch_came_to_is_counted_once(
+    service: RunningSimulator, tmp_path: Path, stores: str, way: str
+) -> None:
     """Whoever sees its end first, of two gateways; and after a restart, if nobody did."""
-    service = opened.simulator
     service.app.holdings.ending = "expired" if way == "expired" else "completed"
     more = PRICES.format(upstream="chat")
-    first = opened.open(BUDGET, more)
-    mine = opened.openai(first)
-    batch = make(mine, *["my-model"] * 4)
-    if way == "killed":
-        first.stop()
-    second = opened.open(BUDGET, more)
-    elsewhere = opened.openai(second)
-    if way == "cancelled":
-        elsewhere.batches.cancel(batch.id)
-    elif way in ("asked", "expired"):
-        for client in (elsewhere, mine, elsewhere):
-            client.batches.retrieve(batch.id)
-    else:
-        make_due(tmp_path)
-    done = 4 if way in ("asked", "unasked", "killed") else 1
-    eventually(lambda: used(second) == done * TOKENS)
-    assert sum(service.app.holdings.used.values()) == done * TOKENS
-    elsewhere.batches.retrieve(batch.id)
-    make_due(tmp_path)
-    assert used(second) == done * TOKENS
-    state = limit_of(second)
-    assert float(state["used"]) == pytest.approx(done * (20 * 1e-6 + 5 * 10e-6) / 2)
-    assert eventually(lambda: limit_of(first if way == "asked" else second)["reserved"] == "0")
+    with gateways(service, tmp_path, stores) as opened:
+        first = opened.open(BUDGET, more)
+        mine = opened.openai(first)
+        batch = make(mine, *["my-model"] * 4)
+        if way == "restarted":
+            first.stop()
+        second = opened.open(BUDGET, more)
+        elsewhere = opened.openai(second)
+        if way == "cancelled":
+            elsewhere.batches.cancel(batch.id)
+        elif way in ("asked", "expired"):
+            for client in (elsewhere, mine, elsewhere):
+                client.batches.retrieve(batch.id)
+        else:
+            opened.make_due()
+        done = 4 if way in ("asked", "unasked", "restarted") else 1
+        assert eventually(lambda: used(second) == done * TOKENS)
+        assert sum(service.app.holdings.used.values()) == done * TOKENS
+        elsewhere.batches.retrieve(batch.id)
+        opened.make_due()
+        assert used(second) == done * TOKENS
+        cost = done * (20 * 1e-6 + 5 * 10e-6) / 2
+        assert eventually(lambda: float(limit_of(second)["used"]) == pytest.approx(cost))
+        assert eventually(lambda: limit_of(second)["reserved"] == "0")
 
 
 def test_a_batch_is_refused_by_the_budget_that_it_may_exceed(opened: Gateways) -> None:
@@ -222,7 +228,7 @@ def test_a_batch_outlives_workers_that_are_killed(
             batch = make(client, *["chat/sim-text"] * 3)
         killed.kill_all()
     with closing(sqlite3.connect(tmp_path / STORE)) as store, store:
-        store.execute("UPDATE kept_elsewhere SET due = 1 WHERE due IS NOT NULL")
+        store.execute("UPDATE kept_elsewhere SET due = 1")
     with start(workers=2) as running:
         total = eventually(
             lambda: call(running.url, "GET", "/v1/usage", key=KEY).json["total"]["input_tokens"]
@@ -283,3 +289,22 @@ def test_a_batch_takes_nothing_of_limits_of_the_moment(opened: Gateways) -> None
     limits = call(gateway.base_url, "GET", "/v1/key", key=ME).json["limits"]
     assert [one["reserved"] for one in limits[:2]] == [0, 0]
     assert limits[2]["reserved"] >= 400
+
+
+def test_no_second_member_hides_a_model_or_a_file(opened: Gateways) -> None:
+    """A service may read either of two members of one name."""
+    gateway, service = opened.open(), opened.simulator
+    yours, mine = opened.openai(gateway, YOU), opened.openai(gateway)
+    name = yours.files.create(file=b"x", purpose="user_data").id
+    line = b'{"custom_id":"a","method":"POST","url":"/v1","body":{"model":"%b"},"body":%b}\n'
+    hidden = b'{"model":"a","m\\u006fdel":"my-model","messages":[]}'
+    file = ("in.jsonl", io.BytesIO(line % (b"sim-secret", hidden)))
+    made = mine.files.create(file=file, purpose="batch")
+    sent = service.app.holdings.held[made.id].content
+    assert sent.count(b"sim-text") == 4
+    assert b"secret" not in sent
+    twice = b'{"input_file_id":"%b","input_file_id":"%b","endpoint":"/v1/chat/completions"}'
+    body = twice % (name.encode(), made.id.encode())
+    headers = {"content-type": "application/json"}
+    answer = call(gateway.base_url, "POST", "/v1/batches", body, key=ME, headers=headers)
+    assert answer.status == 404

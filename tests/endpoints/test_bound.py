@@ -7,13 +7,11 @@ import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import anthropic
 import openai
-import psycopg
 import pytest
 
 from dragoman.lab.simulator.accounts import KeyBehaviour
@@ -27,28 +25,8 @@ from tests.endpoints.bound import (
     gateways,
 )
 from tests.gateway.http import call
-from tests.storage.cluster import running_cluster
 
 SAID: list[Any] = [{"role": "user", "content": "Hi"}]
-_NUMBERS = count()
-
-
-@pytest.fixture(scope="session")
-def _database() -> Iterator[str]:
-    with running_cluster() as cluster:
-        yield cluster.url
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def stores(request: pytest.FixtureRequest) -> str:
-    """The URL of an empty database, empty for a file: a test runs with each."""
-    if request.param == "sqlite":
-        return ""
-    base: str = request.getfixturevalue("_database")
-    name = f"bound_{next(_NUMBERS)}"
-    with psycopg.connect(base, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {name}")  # type: ignore[arg-type, unused-ignore]
-    return f"{base}&options=-csearch_path%3D{name}"
 
 
 @pytest.fixture

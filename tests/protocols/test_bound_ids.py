@@ -83,6 +83,13 @@ def test_no_spelling_hides_an_id() -> None:
     assert ids(CHAT, body) == ["file-1"]
 
 
+def test_of_a_member_that_stands_there_twice_all_count() -> None:
+    """Services may read the first or the last."""
+    part = b'{"type":"file","file":{"file_id":"file-1","file_id":"file-2"}}'
+    twice = b'{"messages":[{"content":[%b],"content":"Hi"}]}' % part
+    assert ids(CHAT, twice) == ["file-1", "file-2"]
+
+
 def test_of_many_ids_one_more_is_found_than_a_request_may_name() -> None:
     parts = [{"type": "input_file", "file_id": f"file-{number}"} for number in range(1000)]
     assert len(ids(RESPONSES, {"input": [user(*parts)]})) == MOST_NAMED + 1

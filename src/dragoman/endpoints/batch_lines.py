@@ -79,7 +79,9 @@ class Requests:
         self.named |= dict.fromkeys(named_in(text))
         if len(self.named) > MOST_NAMED:
             raise InvalidRequest.at(at, f"the batch names more than {MOST_NAMED} files")
-        return text if share.sent == model else replaced(text, "model", to_json(share.sent))
+        if share.sent == model and _has_once(text, b'"model"'):
+            return text
+        return replaced(text, "model", to_json(share.sent))
 
     def _share(self, model: str, at: str) -> Share:
         try:
@@ -147,7 +149,9 @@ def request_lines(requests: Requests) -> Lines:
         if body is None:
             raise InvalidRequest.at(at, "has no body")
         sent = requests.body(body, at)
-        return line if sent == bytes(body) else replaced(line, "body", sent)
+        if sent == bytes(body) and _has_once(line, b'"body"'):
+            return line
+        return replaced(line, "body", sent)
 
     return Lines(change)
 
@@ -226,6 +230,11 @@ def _sent_name(model: str, names: Mapping[str, str]) -> str:
     if begun:
         return max(begun, key=len)
     return next(iter(names)) if len(names) == 1 else model
+
+
+def _has_once(text: bytes, name: bytes) -> bool:
+    """Whether a text surely has no second member of that name, in whatever spelling."""
+    return text.count(name) == 1 and b"\\u00" not in text
 
 
 def _members(text: Raw | bytes, at: str) -> Mapping[str, Raw]:

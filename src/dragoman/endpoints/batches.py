@@ -27,6 +27,7 @@ from dragoman.limits.rules import Expected, Rules
 from dragoman.prices.lookup import Charge, Prices
 from dragoman.prices.rates import BATCH
 from dragoman.protocols.base import Codec
+from dragoman.protocols.numbers import token_count
 from dragoman.serving.answers import MOST_BYTES
 from dragoman.serving.bindings import service_at
 from dragoman.serving.bound_notes import BATCHES, Noted, things_in
@@ -180,7 +181,7 @@ class Batches:
         await self._bindings.bind(things)
         try:
             used = await self._used(bound, answer, account)
-        except CallError as error:
+        except (CallError, DragomanError) as error:
             _log.warning("the results of the batch %s cannot be read: %s", bound.name, error)
             return
         store = self._bindings.store
@@ -202,7 +203,7 @@ class Batches:
         whole = usage_of(answer.get("usage"))
         counts = answer.get("request_counts")
         if len(names) == 1 and whole is not None and isinstance(counts, dict):
-            return {next(iter(names)): (whole, max(1, int(counts.get("completed") or 1)))}
+            return {next(iter(names)): (whole, token_count(counts.get("completed")) or 1)}
         results = Results(names)
         paths = [f"{PATHS[bound.kind]}/{bound.name}/results"]
         if bound.kind == "batch":

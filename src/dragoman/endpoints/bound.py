@@ -34,7 +34,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 from dragoman.protocols.bound_ids import named_in, not_held
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.raw import join_list, split_list, split_object
+from dragoman.protocols.raw import join_list, join_object, split_list, split_object
 from dragoman.serving.answers import MOST_BYTES
 from dragoman.serving.bindings import service_at
 from dragoman.serving.bound_notes import BATCHES, SECOND_FORM, Noted, things_in
@@ -201,7 +201,9 @@ class BoundThings:
             call.only = await self._usual_account(call)
         call.follow(call.plans[0])
         if row.makes == ("batch",) and not name:
-            sending.shares = shares_of(Noted.of(used[0].details).shares) if used else {}
+            if len(used) != 1:
+                raise InvalidRequest.at("input_file_id", "must be the only file that is named")
+            sending.shares = shares_of(Noted.of(used[0].details).shares)
             if not sending.shares:
                 problem = "its requests were not counted: upload it here for the purpose batch"
                 raise InvalidRequest.at("input_file_id", problem)
@@ -294,7 +296,9 @@ class BoundThings:
         """
         incoming, row = call.incoming, call.row
         noted = Noted() if thing is None else Noted.of(thing.details)
-        path = incoming.path.removeprefix("/v1")
+        path, query = incoming.path.removeprefix("/v1"), incoming.query.decode("latin-1")
+        if query and row.method == "POST":
+            path = f"{path}?{query}"
         headers = dict(incoming.codec.endpoint.passed_on(incoming.headers))
         for header in _PASSED:
             if header in incoming.headers:
@@ -314,7 +318,7 @@ class BoundThings:
             lambda builder: (
                 builder.post(path, body, headers, stream=False, proxy=lease.proxy)
                 if row.method == "POST"
-                else builder.bodyless(row.method, path, incoming.query.decode("latin-1"), headers)
+                else builder.bodyless(row.method, path, query, headers)
             ),
         )
         try:
@@ -417,27 +421,23 @@ async def _renamed(body: bytes, requests: Requests) -> bytes:
         DragomanError: a model cannot be used.
     """
     try:
-        raw = jsontext.members(body).get("requests")
-        given = split_list(raw)
+        members = jsontext.members(body)
+        given = split_list(members.get("requests"))
     except JsonError:
-        raw = given = None
-    if not given or raw is None:
+        given = None
+    if not given:
         raise InvalidRequest.at("requests", "must be an array of requests")
     sent: list[Raw] = []
     for place, one in enumerate(given):
         at = f"requests.{place}"
-        members = split_object(one)
-        params = None if members is None else members.get("params")
+        params = (split_object(one) or {}).get("params")
         if params is None:
             raise InvalidRequest.at(at, "has no params")
         renamed = requests.body(params, at)
         sent.append(Raw(replaced(bytes(one), "params", renamed)))
         if not place % _IN_A_TURN:
             await asyncio.sleep(0)
-    text = bytes(raw)
-    # Any other place with the same text is as good.
-    start = body.index(text)
-    return body[:start] + bytes(join_list(sent)) + body[start + len(text) :]
+    return bytes(join_object({**members, "requests": join_list(sent)}))
 
 
 def _own_url(incoming: IncomingRequest) -> str:

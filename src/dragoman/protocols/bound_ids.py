@@ -3,15 +3,14 @@ containers, vector stores, conversations."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from msgspec import Raw
 
-from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
-from dragoman.jsontext import JsonError
 from dragoman.protocols.raw import hides_words
 
 MOST_NAMED: Final = 100
@@ -76,7 +75,8 @@ def ids_in(value: Any) -> Iterator[str]:
         if isinstance(value, list):
             left += reversed(value)
         elif isinstance(value, dict):
-            is_call = value.get("type") in _CALLS
+            kind = value.get("type")
+            is_call = isinstance(kind, str) and kind in _CALLS
             for name, inner in reversed(value.items()):
                 if name in _NAMING:
                     yield from _texts(inner)
@@ -124,14 +124,23 @@ def _may_name(text: bytes, words: tuple[bytes, ...]) -> bool:
 
 
 def _texts(value: Any) -> list[str]:
-    given = value if isinstance(value, list) else [value]
-    return [one for one in given if isinstance(one, str) and one]
+    if isinstance(value, list):
+        return [text for one in value for text in _texts(one)]
+    return [value] if isinstance(value, str) and value else []
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object with all values of a member that it has several times: services may take any."""
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        made[name] = [made[name], value] if name in made else value
+    return made
 
 
 def _decoded(name: str, raw: Raw) -> Any:
     try:
-        return jsontext.decode(raw)
-    except JsonError:
+        return json.loads(bytes(raw), object_pairs_hook=_object)
+    except (ValueError, RecursionError):
         raise InvalidRequest.at(name, "is not valid JSON text") from None
 
 

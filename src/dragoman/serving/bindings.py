@@ -76,6 +76,8 @@ class Bindings:
         if self.store is not None:
             return await self.store.ask(lambda store: store.bound.bind(ids))
         for one in ids:
+            if one.told and (one.owner, one.name) in self._names:
+                continue
             self._names[one.owner, one.name] = one
             self._names.move_to_end((one.owner, one.name))
         while len(self._names) > _MOST_NAMES:

@@ -89,6 +89,7 @@ def things_in(
                 account=account,
                 kind=kind_named,
                 created=now,
+                told=True,
                 details=shown.details(),
             )
     return list(found.values())

@@ -20,6 +20,7 @@ class BoundId(Struct, frozen=True, kw_only=True):
 
     `details` is a small JSON object for the gateway and for lists. `due` is when the thing is to be
     looked at next, None if it needs not be: something of it is still to be settled until then.
+    `told`: something else only names it, so nothing is replaced that is known of it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class BoundId(Struct, frozen=True, kw_only=True):
     expires: float = inf
     details: str = "{}"
     due: float | None = None
+    told: bool = False
 
 
 class Page(Struct, frozen=True):
@@ -49,8 +51,8 @@ class BoundIds(Protocol):
     then changed nothing. Expired ids do not exist."""
 
     def bind(self, ids: Sequence[BoundId]) -> list[str]:
-        """Bind these ids, or renew what is known of them. Returns those that are already
-        another account's, or another client's if they have a kind: these stay as they are."""
+        """Bind these ids, or renew what is known of them. Returns those that are already another
+        account's, or another client's if they have a kind: these stay as they are."""
 
     def find(self, names: Collection[str], owner: str) -> list[BoundId]:
         """The owner's ids of these names, in no order."""

@@ -17,6 +17,10 @@ INSERT INTO kept_elsewhere ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
         expires = excluded.expires, details = excluded.details
     WHERE kept_elsewhere.kind = '' OR kept_elsewhere.account = excluded.account
 """
+_BIND_NEW = f"""
+INSERT INTO kept_elsewhere ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (owner, name) DO NOTHING
+"""
 _TAKEN = "SELECT 1 FROM kept_elsewhere WHERE name = ? AND kind <> '' AND owner <> ?"
 
 
@@ -131,6 +135,9 @@ def _bind(connection: Connection, one: BoundId) -> bool:
         return False
     if one.kind and connection.execute(_TAKEN, (one.name, one.owner)).fetchone() is not None:
         return False
+    if one.told:
+        connection.execute(_BIND_NEW, _row(one))
+        return True
     return connection.execute(_BIND, _row(one)).rowcount > 0
 
 
