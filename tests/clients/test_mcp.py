@@ -1,10 +1,10 @@
-"""MCP servers through the gateway, judged by the official SDK on both sides, and by Claude Code."""
+"""MCP servers through the gateway, judged by the official SDK on both sides, and by agents."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from dragoman.lab.simulator.script import Scenario, Text, ToolCall
 from dragoman.lab.simulator.steering import Options
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.lab.simulator.view import View
-from tests.clients.programs import FOLDER, KEY, VENV_PYTHON, missing
+from tests.clients.programs import FOLDER, KEY, VENV_PYTHON, Api, missing
 from tests.clients.stage import playing
 from tests.gateway.processes import until
 from tests.upstream.servers import free_port, is_open
@@ -83,29 +83,47 @@ def counting(view: View, options: Options) -> Scenario:
             arguments: Any = json.dumps({"queue": "mail"})
             return Scenario((ToolCall(tool.name, arguments, "function", tool.namespace),))
     for tool in view.tools:
-        if tool.name == "ToolSearch":
-            return Scenario((ToolCall(tool.name, json.dumps({"query": "count tickets"})),))
+        if tool.name in ("ToolSearch", "tool_search"):
+            return Scenario((ToolCall(tool.name, json.dumps({"query": "count_tickets"})),))
     return Scenario((Text("There is no such tool."),))
 
 
-def test_claude_code_calls_a_tool(
-    server: McpServer, simulator: RunningSimulator, tmp_path: Path
+def claude_code(folder: Path, url: str) -> list[str]:
+    headers = {"Authorization": f"Bearer {KEY}"}
+    entry = {"type": "http", "url": url, "headers": headers}
+    config = folder / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"tickets": entry}}))
+    allowed = ["--allowedTools", "mcp__tickets__count_tickets"]
+    return ["--mcp-config", str(config), "--strict-mcp-config", *allowed]
+
+
+def codex(folder: Path, url: str) -> list[str]:
+    settings = {"url": url, "bearer_token_env_var": "GATEWAY_KEY", "required": True}
+    words = [f"mcp_servers.tickets.{name}={json.dumps(value)}" for name, value in settings.items()]
+    return [word for setting in words for word in ("-c", setting)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "program", "model", "arguments"),
+    [
+        ("messages", "claude-code", "claude-sonnet-5", claude_code),
+        ("chat", "codex", "some-model", codex),
+    ],
+)
+def test_an_agent_calls_a_tool(
+    server: McpServer,
+    simulator: RunningSimulator,
+    kind: Api,
+    program: str,
+    model: str,
+    arguments: Callable[[Path, str], list[str]],
+    tmp_path: Path,
 ) -> None:
-    with playing("messages", simulator, mcp_servers=(server,)) as stage:
+    with playing(kind, simulator, mcp_servers=(server,)) as stage:
         stage.simulator.app.scenarios["counting"] = counting
-        config = tmp_path / "mcp.json"
-        entry = {
-            "type": "http",
-            "url": f"{stage.url}/mcp/tickets",
-            "headers": {"Authorization": f"Bearer {KEY}"},
-        }
-        config.write_text(json.dumps({"mcpServers": {"tickets": entry}}))
-        arguments = ["--mcp-config", str(config), "--strict-mcp-config"]
-        arguments += ["--allowedTools", "mcp__tickets__count_tickets"]
+        given = arguments(tmp_path, f"{stage.url}/mcp/tickets")
         prompt = "Count the tickets. [[sim: scenario=counting]]"
-        finished = stage.run(
-            "claude-code", "claude-sonnet-5", prompt, tmp_path, arguments=arguments
-        )
+        finished = stage.run(program, model, prompt, tmp_path, arguments=given)
         assert finished.status == 0, finished
         assert "4 tickets in mail" in finished.output
         assert "delete_tickets" not in json.dumps([one.sent for one in stage.exchanges()])

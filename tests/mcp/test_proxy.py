@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.config import Secret
+from dragoman.mcp import streams
 from tests.gateway.administration import eventually
 from tests.gateway.http import call, events
 from tests.mcp.serving import ADA, ADMIN, BOB, EVE, PATH, SERVER_KEY, Desk, answered, desk
@@ -71,18 +72,18 @@ def test_a_session_is_one_client_s(tickets: Desk, stub: Stub) -> None:
     assert len(stub.received) == before, "the server was not asked"
 
 
-@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("streamed", [False, True])
 def test_tools_are_listed_as_far_as_the_team_may_use_them(
-    tickets: Desk, stub: Stub, streams: bool
+    tickets: Desk, stub: Stub, streamed: bool
 ) -> None:
-    stub.streams = streams
+    stub.streams = streamed
     listed = {}
     for key in (ADA, BOB):
         answer = tickets.ask("tools/list", key=key)
         found = answered(answer)["result"]
         assert found["nextCursor"] == "more"
         listed[key] = [one["name"] for one in found["tools"]]
-        if streams:
+        if streamed:
             assert b"id: 1\n" in answer.body
             assert b"id: 2" in answer.body
     stub.streams = False
@@ -264,6 +265,20 @@ def test_streams_end_when_the_gateway_does(tmp_path: Path) -> None:
         running.gateway.stop()
         while connection.chunk():
             pass
+
+
+def test_a_client_has_so_many_streams_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MOST", 1)
+    with running_stub() as stub, desk(stub) as running:
+        with running.stream(ADA) as first:
+            assert first.head().status == 200
+            with running.stream(ADA) as second:
+                assert second.answer().status == 429
+            listening = running.ask("subscriptions/listen")
+            assert (listening.status, listening.json["id"]) == (429, 7)
+            with running.stream(BOB) as other:
+                assert other.head().status == 200
+        eventually(lambda: running.ask("subscriptions/listen").status == 200)
 
 
 def test_a_page_of_another_origin_is_refused_without_cors(stub: Stub) -> None:

@@ -15,7 +15,7 @@ from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.mcp.exchange import Exchange, Parts, fail
-from dragoman.mcp.servers import Server
+from dragoman.mcp.servers import Method, Server
 from dragoman.mcp.session_ids import session_ids_of
 from dragoman.mcp.streams import Streams
 from dragoman.serving.limits.admission import Admission
@@ -49,8 +49,8 @@ class McpEndpoints:
         return {
             PATH + server.name: {
                 "POST": partial(self._post, server),
-                "GET": partial(self._get, server),
-                "DELETE": partial(self._delete, server),
+                "GET": partial(self._other, server, "GET"),
+                "DELETE": partial(self._other, server, "DELETE"),
             }
             for server in self._servers
         }
@@ -60,16 +60,15 @@ class McpEndpoints:
     ) -> None:
         await self._exchange(server, incoming, caller, record).post()
 
-    async def _get(
-        self, server: Server, incoming: IncomingRequest, caller: Caller, record: Record
+    async def _other(
+        self,
+        server: Server,
+        method: Method,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
     ) -> None:
-        with self.streams.room_for(caller.name):
-            await self._exchange(server, incoming, caller, record).other("GET")
-
-    async def _delete(
-        self, server: Server, incoming: IncomingRequest, caller: Caller, record: Record
-    ) -> None:
-        await self._exchange(server, incoming, caller, record).other("DELETE")
+        await self._exchange(server, incoming, caller, record).other(method)
 
     def _exchange(
         self, server: Server, incoming: IncomingRequest, caller: Caller, record: Record

@@ -33,7 +33,8 @@ from dragoman.upstream.response import UpstreamResponse
 MOST_BYTES = 4 * 1024 * 1024
 """Bytes of a message of a client. The SDKs of servers take no more."""
 MOST_ANSWER_BYTES = 32 * 1024 * 1024
-"""Bytes of an answer, or of one event of a stream."""
+MOST_EVENT_BYTES = 8 * 1024 * 1024
+"""Bytes of one event of a stream."""
 _MOST_ERROR_BYTES = 64 * 1024
 _LONGEST_SUBJECT = 200
 
@@ -79,6 +80,8 @@ class Exchange:
         self._tools = tools
         self._filters = "*" not in tools
         self._message = Message("", None, "", b"")
+        self._is_lasting = False
+        """Whether the answer is a stream of notifications, which lasts until somebody ends it."""
         self._answer: Answer | None = None
 
     async def post(self) -> None:
@@ -90,6 +93,7 @@ class Exchange:
             record.fail(Fault(FaultKind.INVALID_REQUEST, str(error)))
             self._incoming.reply(400, error_answer(error.id, error.code, str(error)))
             return
+        self._is_lasting = message.method == messages.LISTEN
         if message.id is not None and message.method:
             subject = message.tool or message.method
             record.model = f"{self._server.account}/{subject[:_LONGEST_SUBJECT]}"
@@ -104,12 +108,18 @@ class Exchange:
 
     async def other(self, method: Method) -> None:
         """Pass a GET of the server's stream on, or the DELETE of a session."""
+        self._is_lasting = method == "GET"
         await self._guarded(self._call(method))
 
     async def _send(self) -> None:
         if self._message.method in messages.CALLS:
             await self._parts.admission.admit_call(self._incoming, self._caller, self._record)
         await self._call("POST")
+
+    async def _call(self, method: Method) -> None:
+        streams = self._parts.streams
+        with streams.room_for(self._caller.name) if self._is_lasting else nullcontext():
+            await self._exchange(method)
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         """Do some work while the client is connected, and answer errors as JSON-RPC has them."""
@@ -123,7 +133,7 @@ class Exchange:
                 self._record.refusal = error.fault.message
             fail(self._incoming, error.fault, self._message.id)
 
-    async def _call(self, method: Method) -> None:
+    async def _exchange(self, method: Method) -> None:
         server, record, message = self._server, self._record, self._message
         headers = self._headers()
         record.upstream = server.account
@@ -138,9 +148,9 @@ class Exchange:
             raise self._failed("unauthorised", text) from None
         except CallError as error:
             raise self._lost(error) from None
-        lasts = self._parts.streams.opened(answer) if method == "GET" else nullcontext()
+        streams = self._parts.streams
         try:
-            with lasts:
+            with streams.opened(answer) if self._is_lasting else nullcontext():
                 async with answer:
                     await self._deliver(answer)
         except CallError as error:
@@ -227,7 +237,7 @@ class Exchange:
             keepalive_s=self._parts.keepalive_s,
             commit_after_s=0,
         )
-        events = EventSplitter(MOST_ANSWER_BYTES)
+        events = EventSplitter(MOST_EVENT_BYTES)
         try:
             await delivery.write(b"")
             try:
@@ -235,7 +245,7 @@ class Exchange:
                     if whole := events.feed(chunk):
                         await delivery.write(b"".join(map(self._seen_event, whole)))
             except CallError:
-                if self._message.body:
+                if not self._is_lasting:
                     raise
                 if not self._parts.streams.was_drained(answer):
                     return  # It is broken off as the server's was: such streams end now and then.

@@ -22,6 +22,7 @@ CALLERS_CODES: Final = (PARSE_ERROR, INVALID_REQUEST, -32601, INVALID_PARAMS)
 
 LIST_TOOLS: Final = "tools/list"
 CALL_TOOL: Final = "tools/call"
+LISTEN: Final = "subscriptions/listen"
 CALLS: Final = frozenset({CALL_TOOL, "prompts/get", "resources/read"})
 """The methods that have a server do something, which limits of requests count."""
 
