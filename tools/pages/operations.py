@@ -31,11 +31,14 @@ parameters. What is not **required** may be left out.
 """
 
 
+_TITLES = {"mcp": "MCP servers"}
+
+
 def page() -> str:
     """The whole page."""
     parts = [_INTRODUCTION]
     for group, operations in groupby(OPERATIONS, key=lambda one: one.name.partition(".")[0]):
-        parts.append(f"## {group.capitalize()}\n")
+        parts.append(f"## {_TITLES.get(group) or group.capitalize()}\n")
         parts += ["\n".join(_section(operation)) for operation in operations]
     return "\n".join(parts)
 
