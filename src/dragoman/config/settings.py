@@ -174,17 +174,17 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class WebSocket(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Responses over WebSocket, at `/v1/responses`: see [WebSocket](websocket.md). A message may be
-    as large as a request body."""
+    """Responses over WebSocket, at `/v1/responses`: see [WebSocket](websocket.md); and sessions of
+    [realtime](realtime.md). A message may be as large as a request body."""
 
     enabled: bool = True
-    """Serve WebSocket. False: clients get 426 and use POST."""
+    """Serve WebSocket. False: clients get 426 and use POST; there are no sessions of realtime."""
     max_connections: AtLeastOne = 2000
     """WebSocket connections open at once in one worker; they count as connections of `[server]` as
     well. Further ones are answered 503."""
     idle_timeout_s: Seconds = 1800.0
-    """Seconds without a request after which a connection is closed; 0 for no limit. Clients keep a
-    connection open while their tools run."""
+    """Seconds without a request, or a message of a session of realtime, after which a connection is
+    closed; 0 for no limit. Clients keep a connection open while their tools run."""
 
 
 class Team(AccessRules, frozen=True, kw_only=True):

@@ -145,6 +145,26 @@ def query_without_keys(query: bytes) -> bytes:
     )
 
 
+PROTOCOLS = b"sec-websocket-protocol"
+SECRET_PREFIX = b"ek_drg_"
+"""How client secrets of realtime begin. SDKs of browsers refuse keys that do not begin as those of
+the vendor do."""
+_KEY_PROTOCOL = b"openai-insecure-api-key."
+
+
+def take_protocol_key(incoming: IncomingRequest) -> None:
+    """Move a key from the subprotocols that a handshake offers, where browsers send it, to a
+    header, if it has no other."""
+    kept = []
+    for offered in incoming.headers[PROTOCOLS].split(b","):
+        name = offered.strip()
+        if not name.startswith(_KEY_PROTOCOL):
+            kept.append(name)
+        elif presented_key(incoming.headers) is None:
+            incoming.headers[b"authorization"] = b"Bearer " + name[len(_KEY_PROTOCOL) :]
+    incoming.headers[PROTOCOLS] = b", ".join(kept)
+
+
 def without_keys(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """The headers in which no client sends a secret that every client may send."""
     own, of_clouds = _key_headers(tuple(CODECS))

@@ -31,6 +31,7 @@ from dragoman.protocols.numbers import token_count
 from dragoman.serving.answers import MOST_BYTES
 from dragoman.serving.bindings import service_at
 from dragoman.serving.bound_notes import BATCHES, Noted, things_in
+from dragoman.serving.limits.admission import lasting
 from dragoman.serving.limits.use import MOST_OUTPUT
 from dragoman.serving.plan import Plan
 from dragoman.storage.bound import BoundId
@@ -109,7 +110,7 @@ class Batches:
         if caller.is_limited:
             try:
                 await self._parts.admission.admit_expected(
-                    call.incoming, caller, held, call.plan.target, expect, lasting=True
+                    call.incoming, caller, held, call.plan.target, expect, among=lasting
                 )
             finally:
                 call.record.limit = held.limit

@@ -21,7 +21,8 @@ from dragoman.canonical.errors import (
 from dragoman.canonical.usage import Usage
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
-from dragoman.edge.incoming import while_connected
+from dragoman.edge.incoming import IncomingRequest, while_connected
+from dragoman.edge.record import Record
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.parts import Parts
 from dragoman.endpoints.pricing import charge_of
@@ -44,7 +45,7 @@ from dragoman.serving.failures import (
 from dragoman.serving.limits.use import MOST_OUTPUT
 from dragoman.serving.plan import Plan
 from dragoman.serving.resolver import LONGEST_MODEL
-from dragoman.serving.routing import model_not_found
+from dragoman.serving.routing import Target, model_not_found
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.translation.estimate import estimate_bytes
 from dragoman.translation.named_models import models_besides
@@ -85,6 +86,7 @@ class EndpointExchange:
         self.upstreams = parts.upstreams
         self._admission = parts.admission
         self._recording = parts.recording
+        self.sessions = parts.sessions
         self.kept_bytes = parts.recording.kept_bytes
         """Bytes of each body that are kept for keys that keep these."""
 
@@ -128,16 +130,43 @@ class EndpointExchange:
             DragomanError: a limit refuses it.
             ClientGone: the client left while it waited for its turn.
         """
+        self._begin(call)
+        if call.caller.is_limited:
+            await self._admission.admit_expected(*_whose(call), partial(self._expected, call))
+
+    def _begin(self, call: EndpointCall) -> None:
         incoming, record, recording = call.incoming, call.record, self._recording
         if recording.attributor is not None:
             raw = call.members.raw
             recording.attributor.attribute(record, incoming.codec, incoming.headers, raw)
         if recording.traces is not None:
             recording.traces.begin(incoming, record, call.members.raw)
+
+    async def admit_session(self, call: EndpointCall) -> None:
+        """As `admit`, for a session: at the limits of requests at one time, until it is over."""
+        self._begin(call)
         if call.caller.is_limited:
             await self._admission.admit_expected(
-                incoming, call.caller, record, call.plan.target, partial(self._expected, call)
+                *_whose(call), lambda rules: (Expected(0, 0), 0), among=Rules.at_one_time
             )
+
+    async def admit_turn(self, call: EndpointCall, latest: Measured) -> None:
+        """As `admit`, for an answer within a session that may use as much as the `latest` one, and
+        as hardly any exceeds: at all other limits."""
+        output = self._admission.expected.output(call.caller.name, call.plan.target.model)
+        usage = replace(latest.usage, output=max(latest.usage.output, output))
+        forecast = replace(latest, usage=usage)
+        self._begin(call)
+        if call.caller.is_limited:
+            await self._admission.admit_expected(
+                *_whose(call),
+                lambda rules: (self._forecast(call, forecast, rules), 0),
+                among=Rules.of_turns,
+            )
+
+    def give_back(self, call: EndpointCall) -> None:
+        """Nothing comes of what was reserved for a call."""
+        self._admission.settle(call.record, time.time())
 
     async def run(self, call: EndpointCall, attempt: Attempt) -> None:
         """Ask the accounts of a call's plans, one after another, until one has answered.
@@ -287,10 +316,15 @@ class EndpointExchange:
                 output = (limit or expected.output(caller, target.model)) * answers
             given = expected.input(caller, target.upstream.name, target.model, size)
             usage = Usage(input=given, output=min(output, MOST_OUTPUT))
+        return self._forecast(call, Measured(usage, asked.units), rules), size
+
+    def _forecast(self, call: EndpointCall, measured: Measured, rules: Rules) -> Expected:
+        """What a call may come to that may use so much."""
+        usage = measured.usage
         if not rules.needs_cost:
-            return Expected(usage.input, usage.output), size
-        measured, now = Measured(usage, asked.units), time.time()
-        charges = [charge_of(row, one, measured, now) for one in call.plans]
+            return Expected(usage.input, usage.output)
+        now = time.time()
+        charges = [charge_of(call.row, one, measured, now) for one in call.plans]
         cost = max(one.cost or 0 for one in charges)
         return Expected(
             usage.input,
@@ -298,7 +332,7 @@ class EndpointExchange:
             cost=None if charges[0].cost is None else cost,
             billed=any(one.billed for one in charges),
             usage=usage,
-        ), size
+        )
 
     def _refuse(self, call: EndpointCall, fault: Fault, failure: Failure) -> None:
         """Answer with an upstream's own error: as it is, if the client can read it."""
@@ -311,6 +345,10 @@ class EndpointExchange:
             incoming.reply(failure.status, failure.body)
         else:
             incoming.fail(fault)
+
+
+def _whose(call: EndpointCall) -> tuple[IncomingRequest, Caller, Record, Target]:
+    return call.incoming, call.caller, call.record, call.plan.target
 
 
 def unsupported(call: EndpointCall, plan: Plan) -> DragomanError:

@@ -37,10 +37,24 @@ def _bound(exchange: EndpointExchange) -> Serve:
     return BoundThings(exchange).serve
 
 
+def _socket(exchange: EndpointExchange) -> Serve:
+    from dragoman.endpoints.realtime.sockets import RealtimeSockets
+
+    return RealtimeSockets(exchange).serve
+
+
+def _calls(exchange: EndpointExchange) -> Serve:
+    from dragoman.endpoints.realtime.calls import RealtimeCalls
+
+    return RealtimeCalls(exchange).serve
+
+
 WAYS: Mapping[Way, Callable[[EndpointExchange], Serve]] = {
     "held": _held,
     "relayed": _relayed,
     "bound": _bound,
+    "socket": _socket,
+    "calls": _calls,
 }
 """What makes that which serves the rows of each way."""
 

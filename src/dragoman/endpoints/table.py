@@ -39,9 +39,10 @@ Face = Literal["openai", "anthropic", "google", "cohere", "by_header"]
 """In whose shape errors are. `by_header`: OpenAI's, or Anthropic's if the client sends
 `anthropic-version`."""
 
-Way = Literal["held", "relayed", "bound", "socket"]
+Way = Literal["held", "relayed", "bound", "socket", "calls"]
 """What serves a row: `held`, a JSON body that is held; `relayed`, a body that is passed on as it
-comes; `bound`, what belongs to one account; `socket`, a WebSocket."""
+comes; `bound`, what belongs to one account; `socket`, a WebSocket; `calls`, what is posted beside
+the sessions of realtime."""
 
 Unit = Literal["tokens", "images", "characters", "seconds", "searches", "requests"]
 """What a price is for. A row without one is free unless requests have a price."""
@@ -70,10 +71,11 @@ class Row(Struct, frozen=True, kw_only=True):
     capability: EndpointName
     face: Face = "openai"
     way: Way = "held"
-    model: Literal["json", "field", "query", "path", "id", "none"] = "json"
+    model: Literal["json", "field", "query", "path", "session", "id", "none"] = "json"
     default_model: str = ""
     body: Literal["json", "multipart", "raw", "none"] = "json"
     stream: Literal["none", "events", "bytes", "lines", "socket"] = "none"
+    takes_secrets: bool = False
     output_limit: str = ""
     asks_usage: bool = False
     makes: tuple[str, ...] = ()
@@ -329,6 +331,56 @@ ROWS: Final[tuple[Row, ...]] = (
     _bound("GET", "/v1/containers/{id}/{below}", "containers"),
     _bound("POST", "/v1/containers/{id}/{below}", "containers", body="multipart"),
     _bound("DELETE", "/v1/containers/{id}/{below}", "containers"),
+    Row(
+        method="GET",
+        path="/v1/realtime",
+        capability="realtime",
+        way="socket",
+        model="query",
+        body="none",
+        stream="socket",
+        takes_secrets=True,
+        uses=("call",),
+        usage=readers.of_nothing,
+        repeat="not_begun",
+    ),
+    Row(
+        method="POST",
+        path="/v1/realtime/client_secrets",
+        capability="realtime",
+        way="calls",
+        model="session",
+        usage=readers.of_nothing,
+        unit=None,
+        repeat="any_failure",
+    ),
+    Row(
+        method="POST",
+        path="/v1/realtime/calls",
+        capability="realtime",
+        way="calls",
+        model="session",
+        body="multipart",
+        takes_secrets=True,
+        makes=("call",),
+        usage=readers.of_nothing,
+        unit=None,
+        repeat="not_begun",
+    ),
+    *(
+        Row(
+            method="POST",
+            path=f"/v1/realtime/calls/{{id}}/{action}",
+            capability="realtime",
+            way="calls",
+            model="id",
+            uses=("call",),
+            usage=readers.of_nothing,
+            unit=None,
+            repeat="never",
+        )
+        for action in ("accept", "reject", "refer", "hangup")
+    ),
 )
 """All rows. Counting (`:countTokens`) and `/v1/responses/compact` are served with answers."""
 

@@ -295,6 +295,14 @@ class Rules:
                 return one
         return None
 
+    def at_one_time(self) -> Rules:
+        """Those that count requests at one time."""
+        return Rules([one for one in self.all if one.kind is Kind.CONCURRENT])
+
+    def of_turns(self) -> Rules:
+        """All but those: of each answer within a session."""
+        return Rules([one for one in self.all if one.kind is not Kind.CONCURRENT])
+
     def concerning(self, names: tuple[str, ...]) -> Rules:
         """Those that count requests for a model of these names."""
         if not self.is_partial:

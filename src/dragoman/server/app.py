@@ -19,7 +19,16 @@ from msgspec import Struct
 from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, Refused
 from dragoman.config import Config
-from dragoman.edge.auth import Caller, Guessed, Unsettled, presented_key, take_key
+from dragoman.edge.auth import (
+    PROTOCOLS,
+    SECRET_PREFIX,
+    Caller,
+    Guessed,
+    Unsettled,
+    presented_key,
+    take_key,
+    take_protocol_key,
+)
 from dragoman.edge.browsers import check_host, check_unkeyed
 from dragoman.edge.errors import fault_of, refusal
 from dragoman.edge.incoming import IncomingRequest, Received
@@ -43,7 +52,6 @@ from dragoman.server.services import Generation, Services
 from dragoman.serving.exchange import SHUTTING_DOWN
 
 if TYPE_CHECKING:
-    from dragoman.edge.websockets import OpenSockets
     from dragoman.responses.websocket.service import WebSockets
 
 _log = logging.getLogger("dragoman")
@@ -121,20 +129,12 @@ class Gateway:
         return self._current.generation.config
 
     @cached_property
-    def sockets(self) -> OpenSockets:
-        """All connections of clients over WebSocket. What they need takes 4 MB, and is imported
-        with the first."""
-        from dragoman.edge.websockets import OpenSockets
-
-        return OpenSockets(self._websocket, lambda: self.draining)
-
-    @cached_property
     def websockets(self) -> WebSockets:
         """Responses over WebSocket."""
         from dragoman.responses.websocket.service import WebSockets
 
         return WebSockets(
-            self.sockets, lambda: self.config.server, self.answer, self._services.large
+            self._services.sockets, lambda: self.config.server, self.answer, self._services.large
         )
 
     @property
@@ -228,6 +228,8 @@ class Gateway:
         operators = path.startswith(_OPERATORS)
         if incoming.query and codec.endpoint.key_parameter and not operators:
             take_key(incoming, codec.endpoint)
+        if route is not None and route.takes_secrets and PROTOCOLS in incoming.headers:
+            take_protocol_key(incoming)
         is_admin = operators and (path == "/admin" or path.startswith(_ADMIN))
         admin = now.admin if is_admin else None
         is_open = now.keys.is_open
@@ -301,6 +303,10 @@ class Gateway:
         handler = route.methods.get(method) or self._upgrading(incoming, now, route)
         if route.open:
             return handler(incoming, Caller(""), record)
+        if route.takes_secrets and (presented_key(incoming.headers) or b"").startswith(
+            SECRET_PREFIX
+        ):
+            return self._by_secret(incoming, now, route, handler, record)
         try:
             caller = self._identify(incoming, now)
         except Unsettled:
@@ -309,6 +315,22 @@ class Gateway:
             incoming.shared.append((b"www-authenticate", route.challenge))
             raise
         return self._for_caller(incoming, now, route, handler, caller, record)
+
+    async def _by_secret(
+        self,
+        incoming: IncomingRequest,
+        now: Generation,
+        route: Route,
+        handler: Handler,
+        record: Record,
+    ) -> None:
+        """Answer a request with a client secret in place of a key, for the client that it is of."""
+        found = await self._services.client_secrets.find(presented_key(incoming.headers) or b"")
+        if found is None:
+            self._count_wrong_key(incoming, now)
+            message = "The client secret is not valid for this gateway, or has expired."
+            raise refusal(FaultKind.UNAUTHENTICATED, message, code="invalid_api_key")
+        await self._for_caller(incoming, now, route, handler, now.keys.named(found.client), record)
 
     async def _once_known(
         self,

@@ -43,8 +43,9 @@ class Route(Struct, frozen=True):
     """One path: a handler for each method, the client's protocol that it implies, None if it
     implies none, and what else stands in it. An `open` route needs no client key, one `for_all` is
     for every key, one that `upgrades` is served over WebSocket, too, and one that `takes_any` takes
-    bodies of other content types than JSON. Who has no valid key is sent `challenge`; `fail`
-    answers errors, None if the protocol's form is right."""
+    bodies of other content types than JSON. `takes_secrets`: a client secret of realtime may take
+    the place of a key. Who has no valid key is sent `challenge`; `fail` answers errors, None if the
+    protocol's form is right."""
 
     methods: Mapping[str, Handler]
     codec: Codec | None = None
@@ -55,6 +56,7 @@ class Route(Struct, frozen=True):
     takes_any: bool = False
     challenge: bytes = b"Bearer"
     fail: Callable[[IncomingRequest, Fault], None] | None = None
+    takes_secrets: bool = False
 
 
 class Routes:
@@ -167,6 +169,7 @@ class Routes:
             FACES[rows[0].face],
             Operation(name=rows[0].path, model=place.parameters.get("model")),
             takes_any=any(row.body not in ("json", "none") for row in rows),
+            takes_secrets=any(row.takes_secrets for row in rows),
         )
 
     def _operation(self, codec: Codec, operation: Operation) -> Route:

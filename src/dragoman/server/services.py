@@ -8,7 +8,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from weakref import finalize
 
@@ -28,7 +28,7 @@ from dragoman.edge.auth import Keyring
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
 from dragoman.edge.record import Record
-from dragoman.endpoints.parts import Parts
+from dragoman.endpoints.parts import Parts, SessionParts
 from dragoman.endpoints.service import Endpoints
 from dragoman.endpoints.vendors import holding
 from dragoman.http.addresses import Proxies
@@ -101,6 +101,8 @@ from dragoman.upstream.client import UpstreamClient
 
 if TYPE_CHECKING:
     from dragoman.admin.server import Admin
+    from dragoman.edge.websockets import OpenSockets
+    from dragoman.endpoints.client_secrets import ClientSecrets
     from dragoman.mcp.endpoints import McpEndpoints
     from dragoman.server.administration import Administration
     from dragoman.serving.request_check import RequestChecker
@@ -169,6 +171,10 @@ class Services:
         self._link = link
         self._workers = 1 if slot is None else slot.total
         self._is_draining = is_draining
+        self._config = config
+        """The first: what it says of storage and WebSocket holds to the end."""
+        self._watching_calls: set[asyncio.Task[None]] = set()
+        """What watches calls of realtime."""
         self.administration: Administration | None = None
         """What the administrations of all configurations share, once one has any."""
         self.client = UpstreamClient(max_idle=idle_connections(config))
@@ -400,6 +406,7 @@ class Services:
                     self._record_background,
                     lambda: self.client.clock,
                     self._reserved,
+                    self._sessions(keys),
                 )
             ),
             limits=self.limits,
@@ -441,6 +448,30 @@ class Services:
         )
         admin = self._administration().admin_of(bench, keys, proxies, sign_in)
         return replace(generation, admin=admin)
+
+    @cached_property
+    def sockets(self) -> OpenSockets:
+        """All connections of clients over WebSocket. What they need takes 4 MB, and is imported
+        with the first."""
+        from dragoman.edge.websockets import OpenSockets
+
+        return OpenSockets(self._config.websocket, self._is_draining)
+
+    @cached_property
+    def client_secrets(self) -> ClientSecrets:
+        """The client secrets of realtime."""
+        from dragoman.endpoints.client_secrets import ClientSecrets
+
+        return ClientSecrets(self.account_sync, cipher_for(self._config))
+
+    def _sessions(self, keys: Keyring) -> SessionParts:
+        return SessionParts(
+            keys,
+            self._count,
+            lambda: self.sockets,
+            lambda: self.client_secrets,
+            self._watching_calls,
+        )
 
     def _sign_in(
         self, config: Config, former: Generation | None, proxies: Proxies
@@ -617,6 +648,9 @@ class Services:
         await self.alerts.close()
         await self.background.aclose()
         await self._forwarder.close()
+        for task in self._watching_calls:
+            task.cancel()
+        await asyncio.gather(*self._watching_calls, return_exceptions=True)
         await self.client.aclose()
         if self.responses is not None:
             await self.responses.aclose()

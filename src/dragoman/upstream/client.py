@@ -40,10 +40,11 @@ from dragoman.upstream.response import UpstreamResponse
 
 if TYPE_CHECKING:
     from dragoman.upstream.client_socket import ClientSocket
+    from dragoman.upstream.relayed_socket import RelayedSocket
     from dragoman.upstream.socket_pool import SocketPool
     from dragoman.upstream.sockets import SocketConnection
 
-C = TypeVar("C", "Connection", "SocketConnection")
+C = TypeVar("C", "Connection", "SocketConnection", "RelayedSocket")
 
 
 class Caller(Protocol):
@@ -253,6 +254,23 @@ class UpstreamClient:
             lambda make: self._dial(handshake, request.timeouts, total_at, make),
             begin,
         )
+
+    async def open_socket(self, request: UpstreamRequest) -> RelayedSocket:
+        """Open a WebSocket connection whose messages are passed on. `request` is its handshake.
+
+        Raises:
+            CallError: there is no connection.
+            HandshakeFailed: the upstream refused the handshake, or did not answer it in time.
+        """
+        from dragoman.upstream.client_socket import HANDSHAKE_S
+        from dragoman.upstream.relayed_socket import RelayedSocket
+
+        call, limits = prepared(request), request.timeouts
+        if call.forwarded:
+            raise ProxyFailed("a proxy that forwards requests carries no WebSocket to http:// URLs")
+        socket = await self._dial(call, limits, 0.0, lambda: RelayedSocket(self.clock, self._lost))
+        await socket.open(render_head(request, call.lines)[:-2], limits.connect or HANDSHAKE_S)
+        return socket
 
     async def _dial(
         self, call: Prepared, limits: Timeouts, total_at: float, make: Callable[[], C]

@@ -32,6 +32,9 @@ from dragoman.lab.simulator.listing import (
     openai_list,
     openai_model,
 )
+from dragoman.lab.simulator.realtime import AZURE_PATH as AZURE_REALTIME
+from dragoman.lab.simulator.realtime import PATH as REALTIME
+from dragoman.lab.simulator.realtime import Realtime, has_own_key
 from dragoman.lab.simulator.recording import RecordedRequest
 from dragoman.lab.simulator.script import Protocol
 from dragoman.lab.simulator.serving import SimulatorServer, bind
@@ -46,10 +49,11 @@ _JSON = "application/json"
 
 
 class Simulator(State):
-    """A scripted upstream, as an application over its state."""
+    """A scripted upstream, as an application over its state. ``realtime`` has its sessions."""
 
     def __init__(self, *, record: int = 256, record_bytes: int = _MAX_BODY) -> None:
         super().__init__(record, record_bytes)
+        self.realtime = Realtime()
         handlers = self._handlers = Handlers(self)
         endpoints = EndpointHandlers(self)
         self._methods: dict[str, Callable[[RequestContext], Awaitable[None]]] = {
@@ -111,6 +115,10 @@ class Simulator(State):
         if (interaction := interaction_path(path)) and context.protocol == "interactions":
             await self._handlers.interaction(context, interaction)
             return
+        if path in (REALTIME, AZURE_REALTIME) or path.startswith(f"{REALTIME}/"):
+            if has_own_key(context.headers) or await self._accepted(context) is not None:
+                await self.realtime.serve(context, request)
+            return
         handler = self._handler(path, context)
         if handler is not None:
             if method == "GET" and asks_for_websocket(request.headers):
@@ -122,10 +130,7 @@ class Simulator(State):
                 raise ApiError(415, f"The content type must be {_JSON}.", code="media_type")
             await handler(context)
             return
-        key = context.authenticate()
-        fault = self.keys.behaviour(key).fault_of(self.keys.requests[key])
-        if fault is not None and fault.kind == "error" and fault.failure.status in _KEY_REFUSED:
-            await context.fail(fault.failure)
+        if (key := await self._accepted(context)) is None:
             return
         if (given := self.holdings.answer(_asked(context, key))) is not None:
             body = given.content if given.shown is None else msgspec.json.encode(given.shown)
@@ -137,6 +142,15 @@ class Simulator(State):
             raise ApiError(404, message, code="unknown_url")
         headers = [("content-type", _JSON), *context.common_headers()]
         await context.reply.whole(200, headers, msgspec.json.encode(resource))
+
+    async def _accepted(self, context: RequestContext) -> str | None:
+        """The key of a request; None if it is refused, and answered so."""
+        key = context.authenticate()
+        fault = self.keys.behaviour(key).fault_of(self.keys.requests[key])
+        if fault is None or fault.kind != "error" or fault.failure.status not in _KEY_REFUSED:
+            return key
+        await context.fail(fault.failure)
+        return None
 
     def _handler(
         self, path: str, context: RequestContext

@@ -109,12 +109,11 @@ class Admission:
         target: Target,
         expect: Callable[[Rules], tuple[Expected, int]],
         *,
-        lasting: bool = False,
+        among: Callable[[Rules], Rules] | None = None,
     ) -> None:
         """Reserve, at all limits of its caller, for a request that is not one for an answer. What
         it may come to is what `expect` returns, and of how many bytes its prompt is, as for
-        `ExpectedUse.of`. Of one that takes hours, only for tokens and costs of windows that are
-        `lasting`.
+        `ExpectedUse.of`. `among` picks the limits that count it, None for all.
 
         Raises:
             DragomanError, ClientGone: as `admit`.
@@ -122,8 +121,10 @@ class Admission:
         try:
             rules = caller.bound or await self._limits.bind(caller)
             rules = _concerning(rules, incoming, record, target)
-            if lasting:
-                rules = _lasting(rules)
+            if among is not None:
+                rules = among(rules)
+                if not rules.all:
+                    return
             expected, size = _NO_TOKENS, 0
             if rules.needs_tokens:
                 expected, size = expect(rules)
@@ -218,7 +219,7 @@ class Admission:
             rules = caller.bound or await self._limits.bind(caller)
             if rules.is_partial:
                 rules = rules.concerning((record.model, record.upstream_model))
-            rules = _lasting(rules)
+            rules = lasting(rules)
             nothing = (0,) * len(rules.all)
             granted = Granted(time.time(), nothing, nothing, nothing)
             reservation = Reservation(rules.all, granted)
@@ -292,7 +293,7 @@ def _reported(
 _NO_TOKENS = Expected(0, 0)
 
 
-def _lasting(rules: Rules) -> Rules:
+def lasting(rules: Rules) -> Rules:
     """The limits of tokens and costs in windows that last for hours."""
     return Rules([one for one in rules.all if one.counts_tokens and not is_short(one.window)])
 

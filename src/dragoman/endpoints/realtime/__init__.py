@@ -1,0 +1,1 @@
+"""Realtime passed through: sessions over WebSocket, client secrets, and calls of WebRTC."""

@@ -1,0 +1,374 @@
+"""Realtime besides its sockets: client secrets, and calls, whose media never pass the gateway.
+
+What a call uses is told by a second connection, which the gateway holds for as long as the call
+lasts. The call ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from math import inf
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from dragoman.accounts.pool import Lease
+from dragoman.canonical.errors import FaultKind, InvalidRequest, UpstreamError
+from dragoman.canonical.usage import Usage
+from dragoman.edge.auth import Caller
+from dragoman.edge.errors import refusal
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.endpoints.call import EndpointCall
+from dragoman.endpoints.client_secrets import LIFE_S, ClientSecret
+from dragoman.endpoints.exchange import EndpointExchange
+from dragoman.endpoints.members import replaced
+from dragoman.endpoints.multipart import BadMultipart, MultipartScanner, boundary_of
+from dragoman.endpoints.realtime.events import transcriber_of
+from dragoman.endpoints.realtime.meter import Meter
+from dragoman.endpoints.realtime.sockets import as_holder, open_socket, presented_secret
+from dragoman.endpoints.table import Row
+from dragoman.endpoints.usage import Measured
+from dragoman.jsontext import JsonError, decoder, object_of
+from dragoman.protocols.base import to_json
+from dragoman.serving.failures import Failure
+from dragoman.serving.upstream_requests import UpstreamRequestBuilder
+from dragoman.upstream.relayed_socket import RelayedSocket
+from dragoman.upstream.request import UpstreamRequest
+
+_log = logging.getLogger("dragoman.gateway")
+
+_MOST_BYTES = 1024 * 1024
+_CALL_S = 2 * 3600.0
+"""Seconds for which an id of a call is known: the vendor ends calls after an hour."""
+_HANG_UP_S = 5.0
+_TICK_S = 20.0
+_NO_STORE = [(b"cache-control", b"no-store")]
+
+
+class _Body(Struct):
+    session: Raw = Raw()
+
+
+class _Session(Struct):
+    model: Any = None
+    audio: Any = None
+
+
+_body = decoder(_Body)
+_session = decoder(_Session)
+
+
+class RealtimeCalls:
+    """Serves what is posted below `/v1/realtime`."""
+
+    def __init__(self, exchange: EndpointExchange) -> None:
+        self._exchange = exchange
+        self._parts = exchange.sessions
+
+    async def serve(
+        self,
+        row: Row,
+        parameters: Mapping[str, str],
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+    ) -> None:
+        """Answer a request.
+
+        Raises:
+            DragomanError: it cannot be carried out.
+            ClientGone: the client left.
+        """
+        body = await incoming.body(_MOST_BYTES)
+        if "id" in parameters:
+            await self._act(row, parameters["id"], incoming, caller, record, body)
+        elif row.path.endswith("/client_secrets"):
+            await self._make_secret(row, incoming, caller, record, body)
+        else:
+            await self._begin_call(row, incoming, caller, record, body)
+
+    def _called(
+        self, row: Row, incoming: IncomingRequest, caller: Caller, record: Record, model: str
+    ) -> EndpointCall:
+        """A call whose own request uses nothing that is counted in tokens."""
+        if not model:
+            message = "A realtime session needs the name of a model (session.model)."
+            raise refusal(FaultKind.INVALID_REQUEST, message, code="missing_model")
+        call = EndpointCall(row, incoming, caller, record, model)
+        call.measured = Measured(Usage())
+        self._exchange.resolve(call)
+        return call
+
+    # Client secrets
+
+    async def _make_secret(
+        self, row: Row, incoming: IncomingRequest, caller: Caller, record: Record, body: bytes
+    ) -> None:
+        secrets = self._parts.secrets()
+        secrets.check(caller.name)
+        session = _session_of(body)
+        call = self._called(row, incoming, caller, record, _model_of(session))
+        await self._exchange.admit(call)
+
+        async def attempt(call: EndpointCall, lease: Lease) -> None:
+            named = replaced(body, "session", _renamed(session, call))
+            answer = await self._answer(call, lease, _posted("/client_secrets", named))
+            members = _members(answer.body)
+            value, ends = members.get("value"), members.get("expires_at")
+            if not isinstance(value, str) or not value:
+                raise UpstreamError.unreadable("it has no client secret")
+            ends = ends if isinstance(ends, int | float) else inf
+            expires = min(ends, time.time() + LIFE_S)
+            kept = ClientSecret(caller.name, call.model, lease.account.name, value, expires)
+            own = await secrets.keep(kept)
+            # Wherever it stands.
+            shown = answer.body.replace(value.encode(), own.encode())
+            shown = replaced(shown, "expires_at", b"%d" % expires)
+            headers = [*_NO_STORE, (b"x-dragoman-base-url", _base_url(incoming))]
+            incoming.reply(answer.status, shown, headers)
+
+        await self._exchange.run(call, attempt)
+
+    # Calls
+
+    async def _begin_call(
+        self, row: Row, incoming: IncomingRequest, caller: Caller, record: Record, body: bytes
+    ) -> None:
+        secret = await presented_secret(self._parts.secrets(), incoming)
+        media = incoming.headers.get(b"content-type", b"")
+        query = dict(parse_qsl(incoming.query.decode("latin-1")))
+        part = _session_part(media, body)
+        session = body[part] if part is not None else b""
+        model = query.get("model", "") if secret is None else secret.model
+        call = self._called(row, incoming, caller, record, model or _model_of(session))
+        call.only = "" if secret is None else secret.account
+        meter = Meter(self._exchange, call, self._parts.keys, self._parts.count)
+        await meter.admit_first()
+        begun = False
+
+        async def attempt(call: EndpointCall, lease: Lease) -> None:
+            nonlocal begun
+            given, path = body, "/calls"
+            if part is not None and session:
+                given = body[: part.start] + _renamed(session, call) + body[part.stop :]
+            if "model" in query:
+                path += f"?{urlencode({**query, 'model': call.plan.target.model})}"
+            answer = await self._answer(
+                call, lease, _posted(path, given, media.decode("latin-1"), secret)
+            )
+            name = answer.headers.get("location", "").rstrip("/").rpartition("/")[2]
+            if not name:
+                raise UpstreamError.unreadable("it does not name the call")
+            expires = time.time() + _CALL_S
+            kept = ClientSecret(caller.name, call.model, lease.account.name, "", expires)
+            await self._parts.secrets().keep_call(name, kept)
+            try:
+                socket = await open_socket(self._exchange, call, lease, {"call_id": name})
+            except Failure:
+                await self._hang_up(lease.account.name, name)
+                raise
+            watched = _Watched(socket, meter)
+            begun = True
+            task = incoming.clock.loop.create_task(
+                watched.run(lambda: self._hang_up(lease.account.name, name))
+            )
+            self._parts.watching.add(task)
+            task.add_done_callback(self._parts.watching.discard)
+            headers = [(b"location", f"/v1/realtime/calls/{name}".encode())]
+            incoming.reply(
+                answer.status, answer.body, headers, b"content-type: application/sdp\r\n"
+            )
+
+        try:
+            await self._exchange.run(call, attempt)
+        finally:
+            if not begun:
+                await meter.finish(None)
+
+    async def _hang_up(self, account: str, name: str) -> None:
+        """End a call, if it has not ended."""
+        upstreams = self._exchange.upstreams
+        try:
+            builder = upstreams.builders.of(upstreams.pool.account(account))
+            async with asyncio.timeout(_HANG_UP_S):
+                await builder.ready()
+                request = _posted(f"/calls/{name}/hangup", b"")(builder)
+                (await upstreams.client.send(request)).close()
+        except (Exception, TimeoutError):
+            _log.warning("a realtime call could not be ended: it may go on until its hour is over")
+
+    async def _act(
+        self,
+        row: Row,
+        name: str,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        body: bytes,
+    ) -> None:
+        """Pass on what is asked of a call of this client's."""
+        found = await self._parts.secrets().find_call(name, caller.name)
+        if found is None:
+            message = f"No session found for call_id: {name[:100]}"
+            raise refusal(FaultKind.NOT_FOUND, message, code="call_id_not_found")
+        call = self._called(row, incoming, caller, record, found.model)
+        call.only = found.account
+        await self._exchange.admit(call)
+        path = row.path.removeprefix("/v1/realtime").replace("{id}", name)
+        media = incoming.headers.get(b"content-type", b"application/json").decode("latin-1")
+
+        async def attempt(call: EndpointCall, lease: Lease) -> None:
+            answer = await self._answer(call, lease, _posted(path, body, media))
+            incoming.reply(answer.status, answer.body)
+
+        await self._exchange.run(call, attempt)
+
+    async def _answer(
+        self,
+        call: EndpointCall,
+        lease: Lease,
+        build: Callable[[UpstreamRequestBuilder], UpstreamRequest],
+    ) -> _Answer:
+        answer, _ = await self._exchange.send(call, lease, build)
+        try:
+            body = await answer.read(_MOST_BYTES, call.incoming.reserve)
+        finally:
+            answer.close()
+        call.begins(lease)
+        lease.succeeded()
+        return _Answer(answer.status, answer.headers, body)
+
+
+class _Answer(Struct, frozen=True):
+    """A good answer of an upstream, whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class _Watched:
+    """A call under way, as its second connection tells of it."""
+
+    def __init__(self, socket: RelayedSocket, meter: Meter) -> None:
+        self._socket = socket
+        self._meter = meter
+        self._over = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self, hang_up: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Count what the call uses until it is over. It is over with its connection."""
+        loop = asyncio.get_running_loop()
+        self._socket.attach(self, _reserve)
+        try:
+            while not self._over.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_TICK_S):
+                        await self._over.wait()
+                self._socket.watch(loop.time())
+        finally:
+            await hang_up()
+            await self._meter.finish(None)
+            self._socket.close()
+
+    def on_upstream_message(self, message: bytes) -> None:
+        """Look at an event."""
+        if self._meter.heard(message):
+            self._socket.hold(True)
+            self._task = asyncio.get_running_loop().create_task(self._go_on())
+
+    async def _go_on(self) -> None:
+        if await self._meter.admit_next() is not None:
+            self._over.set()
+        self._socket.hold(False)
+
+    def on_upstream_closed(self, code: int, reason: str) -> None:
+        """The call is over, or its connection broke."""
+        self._over.set()
+
+
+def _reserve(size: int) -> None:
+    """Events of a call have no media, and few are large."""
+
+
+def _posted(
+    path: str, body: bytes, media: str = "application/json", secret: ClientSecret | None = None
+) -> Callable[[UpstreamRequestBuilder], UpstreamRequest]:
+    """What makes a POST below the upstream's `/realtime`, with the upstream's own secret where the
+    client has one of the gateway's."""
+
+    def build(builder: UpstreamRequestBuilder) -> UpstreamRequest:
+        request = builder.post(f"/realtime{path}", body, None, stream=False)
+        headers = dict(request.headers) | {"content-type": media, "accept": "*/*"}
+        if secret is None:
+            return replace(request, headers=tuple(headers.items()))
+        return as_holder(replace(request, headers=tuple(headers.items())), secret)
+
+    return build
+
+
+def _session_of(body: bytes) -> bytes:
+    """The text of the session in a body.
+
+    Raises:
+        InvalidRequest: it is no JSON object.
+    """
+    try:
+        return bytes(_body(body).session) or b"{}"
+    except JsonError:
+        raise InvalidRequest.at("", "The body must be a JSON object.") from None
+
+
+def _model_of(session: bytes) -> str:
+    """The model of a session; that which transcribes, if there is no other."""
+    try:
+        found = _session(session) if session else _Session()
+    except JsonError:
+        raise InvalidRequest.at("session", "must be an object") from None
+    if isinstance(found.model, str):
+        return found.model
+    return transcriber_of({"audio": found.audio})
+
+
+def _renamed(session: bytes, call: EndpointCall) -> bytes:
+    """The text of a session with the upstream's name of its model."""
+    return replaced(session, "model", to_json(call.plan.target.model))
+
+
+def _session_part(media: bytes, body: bytes) -> slice | None:
+    """Where the session stands in a multipart body; None if there is none.
+
+    Raises:
+        InvalidRequest: it is malformed.
+    """
+    try:
+        boundary = boundary_of(media)
+        if boundary is None:
+            return None
+        scanner = MultipartScanner(boundary, {"session": _MOST_BYTES})
+        scanner.feed(body)
+        scanner.finish()
+    except BadMultipart as bad:
+        raise InvalidRequest.at("", f"The body is malformed: {bad}.") from None
+    found = scanner.fields.get("session")
+    return None if found is None else slice(found.start, found.end)
+
+
+def _members(body: bytes) -> Mapping[str, Any]:
+    found = object_of(body)
+    if found is None:
+        raise UpstreamError.unreadable("it is no JSON object")
+    return found
+
+
+def _base_url(incoming: IncomingRequest) -> bytes:
+    """The URL below which the client called."""
+    scheme = incoming.headers.get(b"x-forwarded-proto", b"http").partition(b",")[0].strip()
+    return b"%b://%b/v1" % (scheme, incoming.headers.get(b"host", b""))

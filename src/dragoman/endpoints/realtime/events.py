@@ -1,0 +1,116 @@
+"""Events of realtime sessions, as far as they are read or written here."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.usage import Units, Usage
+from dragoman.endpoints.usage import Measured
+from dragoman.jsontext import JsonError, decoder
+from dragoman.protocols.base import to_json
+from dragoman.protocols.numbers import token_count
+
+CANCEL = b'{"type":"response.cancel"}'
+"""Ends the answer that is being given; what it used is told all the same."""
+
+_TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
+_SPENT = frozenset({FaultKind.PAYMENT_REQUIRED})
+_MOST_UNITS = 10**9
+
+
+class Heard(Struct, frozen=True):
+    """What an event of the upstream tells. `began`: an answer begins; `answered`: it is over, and
+    has `used` so much, None if that is not told; `transcribed`: speech was, by `model` if that is
+    known; `configured`: speech is transcribed by `model` from now on, empty if it is not."""
+
+    kind: Literal["", "began", "answered", "transcribed", "configured"] = ""
+    used: Measured | None = None
+    model: str = ""
+
+
+class _Event(Struct):
+    type: Any = None
+    response: Any = None
+    session: Any = None
+    usage: Any = None
+
+
+_event = decoder(_Event)
+NOTHING = Heard()
+
+
+def heard(message: bytes) -> Heard:
+    """What a message of the upstream tells, whatever it is."""
+    try:
+        event = _event(message)
+    except JsonError:
+        return NOTHING
+    kind = event.type
+    if kind == "response.created":
+        return Heard("began")
+    if kind == "response.done":
+        return Heard("answered", measured(_object(event.response).get("usage")))
+    if kind == _TRANSCRIBED:
+        return Heard("transcribed", measured(event.usage))
+    if kind in ("session.created", "session.updated"):
+        return Heard("configured", model=transcriber_of(event.session))
+    return NOTHING
+
+
+def transcriber_of(session: object) -> str:
+    """The model that transcribes the speech of a session; empty if none does."""
+    given = _object(_object(_object(session).get("audio")).get("input"))
+    # Sessions of the older form have it at the top.
+    found = given.get("transcription") or _object(session).get("input_audio_transcription")
+    model = _object(found).get("model")
+    return model if isinstance(model, str) else ""
+
+
+def measured(usage: object) -> Measured | None:
+    """The usage in an event; None if it tells none."""
+    members = _object(usage)
+    if members.get("type") == "duration":
+        seconds = members.get("seconds")
+        if isinstance(seconds, int | float) and 0 <= seconds < _MOST_UNITS:
+            return Measured(Usage(), Units(seconds=seconds))
+        return None
+    given = token_count(members.get("input_tokens"))
+    if given is None:
+        return None
+    output = token_count(members.get("output_tokens")) or 0
+    # Both spellings are in use.
+    of_input = _object(members.get("input_token_details") or members.get("input_tokens_details"))
+    of_output = _object(members.get("output_token_details") or members.get("output_tokens_details"))
+    cached = token_count(of_input.get("cached_tokens"))
+    units = Units(
+        audio_input=min(token_count(of_input.get("audio_tokens")) or 0, given),
+        image_input=min(token_count(of_input.get("image_tokens")) or 0, given),
+        audio_output=min(token_count(of_output.get("audio_tokens")) or 0, output),
+    )
+    return Measured(Usage(input=given, output=output, cached=cached), units)
+
+
+def error_event(fault: Fault) -> bytes:
+    """An `error` event that says why the session ends."""
+    code = "insufficient_quota" if fault.kind in _SPENT else fault.code or "server_error"
+    kind = code if fault.kind in _SPENT else _TYPES.get(fault.kind, "server_error")
+    error = {"type": kind, "code": code, "message": fault.message, "param": None, "event_id": None}
+    return to_json({"type": "error", "event_id": f"event_{secrets.token_hex(8)}", "error": error})
+
+
+_TYPES = {
+    FaultKind.RATE_LIMITED: "rate_limit_exceeded",
+    FaultKind.INVALID_REQUEST: "invalid_request_error",
+    FaultKind.TOO_LARGE: "invalid_request_error",
+    FaultKind.UNAUTHENTICATED: "invalid_request_error",
+    FaultKind.FORBIDDEN: "invalid_request_error",
+}
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

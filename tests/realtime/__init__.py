@@ -1,0 +1,1 @@
+"""Realtime passed through, against the simulated vendor."""
