@@ -154,6 +154,23 @@ def test_an_answer_of_the_provider_is_taken_once(home: House) -> None:
     assert browser.sign_in(sent, ADA).status == 400
 
 
+def test_a_code_is_decided_once_and_by_whom_is_audited(home: House) -> None:
+    """Whoever has another's code, and decides too late, gains and changes nothing; whoever was
+    talked into approving one is in the audit, and one command ends what it gave."""
+    begun, ada, bob = home.begin(), home.browser(), home.browser()
+    for browser, email in ((ada, ADA), (bob, BOB)):
+        browser.get("/device")
+        sent = browser.submit("/device", {"user_code": begun["user_code"]})
+        assert browser.sign_in(sent, email).status == 200
+    assert ada.submit("/oauth/approve", {"decision": "approve"}).status == 200
+    assert bob.submit("/oauth/approve", {"decision": "deny"}).status == 400
+    tokens = home.poll(begun).json
+    assert tokens["email"] == ADA
+    assert home.audited()[-2:] == [("approve", ADA), ("sign_in", ADA)]
+    assert home.admin("POST", f"/people/{ADA}/revoke", {}).status == 200
+    assert home.refresh(tokens["refresh_token"]).status == 401
+
+
 def test_a_get_approves_nothing(home: House) -> None:
     begun, browser = home.begin(), home.browser()
     browser.get("/device")

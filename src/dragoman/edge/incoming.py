@@ -296,6 +296,16 @@ class IncomingRequest:
         except BodyRefused as refused:
             raise _refused_body(refused.problem, limit) from None
 
+    async def check_head(self) -> None:
+        """Have a request checked whose body is not read whole, or that has none.
+
+        Raises:
+            DragomanError: POLICY_BLOCKED by the check.
+        """
+        if self.check is not None:
+            await self.check(self, b"", 0)
+            self.check = None
+
     @property
     def length(self) -> int:
         """The bytes of the body, as declared; -1 if they are not."""
@@ -320,9 +330,7 @@ class IncomingRequest:
             body = await self.body(limit)
             self.check = None
             return bool(body) and not sink(body)
-        if self.check is not None:
-            await self.check(self, b"", limit)
-            self.check = None
+        await self.check_head()
         try:
             if self._received.pipe_body is not None:
                 return await self._received.pipe_body(sink, limit)

@@ -364,7 +364,7 @@ class Gateway:
         record: Record,
     ) -> Awaitable[None]:
         """What answers a request of a caller: `handler`, to be awaited at once. What it reads of a
-        body, the operator has checked.
+        body, the operator's check has seen.
 
         Raises:
             DragomanError: not for this caller, or not now.
@@ -373,9 +373,9 @@ class Gateway:
         if caller.paths and not route.for_all and not caller.may_call(incoming.path):
             message = f"This API key may not be used for {incoming.path[:200]}."
             raise refusal(FaultKind.FORBIDDEN, message, code="path_not_allowed")
+        if now.request_check is not None:
+            incoming.check = partial(now.request_check.check, caller.name)
         if incoming.method == "POST":
-            if now.request_check is not None:
-                incoming.check = partial(now.request_check.check, caller.name)
             if not route.takes_any:
                 check_content_type(incoming.headers.get(b"content-type"))
             if self._serving >= now.config.server.max_concurrent:
