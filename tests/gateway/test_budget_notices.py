@@ -167,7 +167,7 @@ def test_whoever_has_no_budget_is_sent_nothing_of_one(
 ) -> None:
     """Nor anything of an upstream's account."""
     made = config(simulator.base_url, *limits)
-    accounts = tuple(replace(one, key=Secret("sk-sim-subscription")) for one in made.accounts)
+    accounts = tuple(replace(one, key=Secret("sk-sim-max-1")) for one in made.accounts)
     with serving(replace(made, accounts=accounts)) as (gateway, _):
         answer = call(gateway.base_url, "POST", PATHS[api], body(api, f"{api}/sim-text"), program)
         assert answer.status == 200

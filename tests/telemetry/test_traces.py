@@ -102,6 +102,21 @@ def test_a_request_is_two_spans(
     assert found["gen_ai.response.model"] == name
 
 
+def test_what_an_agent_asks_for(trace: Trace, collector: Collector) -> None:
+    headers = {
+        "x-claude-code-request-class": "subagent",
+        "x-claude-code-agent-type": "general-purpose",
+        "x-claude-code-prompt-id": "5f0c",
+    }
+    made = body("messages", "chat/sim-text")
+    assert call(trace().base_url, "POST", PATHS["messages"], made, headers).status == 200
+    found = of_kind(collector.wait_for(2), "server").attributes
+    assert found["dragoman.request.class"] == "subagent"
+    assert found["gen_ai.agent.name"] == "general-purpose"
+    assert found["dragoman.prompt.id"] == "5f0c"
+    assert "gen_ai.agent.id" not in found
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("api", APIS)
 def test_why_it_ended(trace: Trace, collector: Collector, api: str, stream: bool) -> None:

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from dragoman.admin.call import Call
 from dragoman.admin.gateway import Gateway
 from dragoman.canonical.options import Capabilities, Extensible, Options
-from dragoman.config import Config
+from dragoman.config import Condition, Config
 from dragoman.config.checks import never_reached
 from dragoman.operations.operation import Http, Nothing, operation, operations_in
 from dragoman.operations.pricing import PriceView, price_views
@@ -84,6 +84,7 @@ class RouteView(Struct, frozen=True):
     model: str | None
     fallbacks: tuple[str, ...]
     policy: str
+    when: Condition | None
     reached_before: int | None
 
 
@@ -113,6 +114,7 @@ async def _list(call: Call, _: Nothing) -> RouteList:
             route.model,
             tuple(_with_model(entry.upstream, entry.model) for entry in route.fallbacks),
             str((route.policy or route.options.policy).value),
+            route.when,
             covered[place] + 1 if place in covered else None,
         )
         for place, route in enumerate(config.routes)

@@ -191,6 +191,7 @@ declare namespace Api {
     stream: boolean;
     protocol: string;
     upstream_model: string;
+    purpose: Record<string, string> | null;
     team: string;
     finish: string;
     trace_id: string;
@@ -379,6 +380,7 @@ declare namespace Api {
       model: string;
       fallbacks: string[];
       policy: string;
+      when: { class: string | null; agent_type: string | null } | null;
       reached_before: number | null;
     }[];
     aliases: Record<string, string>;

@@ -234,11 +234,17 @@ function RouteTable({ routes: { routes, aliases }, matched, onPick }) {
     {
       head: "Name",
       class: "mono whole",
-      cell: ({ match, reached_before: first }) => html`
+      cell: ({ match, when, reached_before: first }) => html`
         ${
           match.includes("*")
             ? printable(match)
             : html`<button class="link" onClick=${() => onPick(match)}>${printable(match)}</button>`
+        }
+        ${
+          when &&
+          html` <span class="muted small">
+            when ${[when.class, when.agent_type].filter(Boolean).map(printable).join(", ")}
+          </span>`
         }
         ${first && html` <b class="strong error-text small">never reached, since ${first} fits</b>`}
       `,
