@@ -276,6 +276,27 @@ def test_a_refusal_is_traced_without_a_call(trace: Trace, collector: Collector) 
     assert server.attributes["dragoman.error"] == "model_not_found"
 
 
+@pytest.mark.parametrize(
+    ("path", "asked", "operation"),
+    [
+        ("/v1/embeddings", {"input": "one"}, "embeddings"),
+        ("/v1/completions", {"prompt": "one"}, "text_completion"),
+        ("/v1/rerank", {"query": "one", "documents": ["one"]}, "rerank"),
+    ],
+)
+def test_what_is_no_answer_is_named_by_its_operation(
+    trace: Trace, collector: Collector, path: str, asked: dict[str, Any], operation: str
+) -> None:
+    gateway = trace()
+    request = {"model": "chat/sim-model", **asked}
+    assert call(gateway.base_url, "POST", path, request).status == 200
+    called = of_kind(collector.wait_for(2), "client")
+    assert called.name == f"{operation} sim-model"
+    assert called.attributes["gen_ai.operation.name"] == operation
+    assert called.attributes["gen_ai.usage.input_tokens"] > 0
+    assert "openai.api.type" not in called.attributes
+
+
 def test_a_fallback_is_traced(trace: Trace, collector: Collector) -> None:
     def change(config: Config) -> Config:
         route = Route(

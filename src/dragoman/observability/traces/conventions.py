@@ -13,6 +13,23 @@ from collections.abc import Iterable, Mapping
 from dragoman.config.settings import Conventions
 
 OPERATION = "gen_ai.operation.name"
+CHAT = "chat"
+OPERATIONS = {
+    "embeddings": "embeddings",
+    "embedContent": "embeddings",
+    "batchEmbedContents": "embeddings",
+    "completions": "text_completion",
+    "infill": "text_completion",
+    "rerank": "rerank",
+    "moderations": "moderation",
+    "generations": "generate_content",
+    "edits": "generate_content",
+    "variations": "generate_content",
+    "speech": "generate_content",
+    "transcriptions": "generate_content",
+    "translations": "generate_content",
+}
+"""Operations, by the last word of the route, where it is not that of an answer."""
 PROVIDER = "gen_ai.provider.name"
 REQUEST_MODEL = "gen_ai.request.model"
 REQUEST_STREAM = "gen_ai.request.stream"

@@ -99,7 +99,7 @@ def spans_of(
     error = "" if record.error == CLIENT_GONE else record.error
     peer = peers[record.upstream]
     yield Span(
-        name=f"chat {record.upstream_model[:_LONGEST]}",
+        name=f"{_operation(traced)} {record.upstream_model[:_LONGEST]}",
         kind="client",
         trace_id=traced.trace_id,
         span_id=traced.call_id,
@@ -166,12 +166,18 @@ def _address(host: str) -> tuple[str, int]:
         return "", 0
 
 
+def _operation(traced: TracedRequest) -> str:
+    """What was asked of the model."""
+    *_, parent, word = f"/{traced.request.route}".replace(":", "/").split("/")
+    return names.CHAT if parent == names.CHAT else names.OPERATIONS.get(word, names.CHAT)
+
+
 def _call_attributes(
     traced: TracedRequest, peer: Peer, began_ns: int, sent_ns: int, conventions: Conventions
 ) -> dict[str, Value]:
     record = traced.request.record
     found: dict[str, Value] = {
-        names.OPERATION: "chat",
+        names.OPERATION: _operation(traced),
         names.PROVIDER: peer.provider,
         names.REQUEST_MODEL: record.upstream_model[:_LONGEST],
         "server.address": peer.address,
@@ -189,7 +195,7 @@ def _call_attributes(
             )
     found.update(_settings(record.settings))
     api_type = names.API_TYPES.get((peer.provider, peer.protocol))
-    if api_type is not None:
+    if api_type is not None and found[names.OPERATION] == names.CHAT:
         found[names.API_TYPE] = api_type
         found.update(_tiers(record))
     for name, value in zip((names.RESPONSE_ID, names.RESPONSE_MODEL), record.answered, strict=True):
