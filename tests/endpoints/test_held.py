@@ -8,16 +8,19 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Fallback, OwnPrice, Route
+from dragoman.config.limits import Limit
 from dragoman.endpoints.table import ROWS
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.upstream.urls import unversioned
 from tests.endpoints.serving import REQUESTS, config, post, sdk, serving, upstream
 from tests.gateway.http import events
 
 PRICE = OwnPrice(model="*", input="1", output="2")
 
 
+EMBED = "/v1/embeddings"
 REPEATED = {row.path for row in ROWS if row.repeat == "any_failure"}
 
 
@@ -136,6 +139,26 @@ def test_what_may_be_sent_again_is_and_what_may_not_never_is(
         assert len(keys) == 2
         error = next(answer for answer in answers if answer.status != 200)
         assert kind != "close" or "may have been carried out" in error.body.decode()
+
+
+def test_the_limits_of_an_account_hold_for_endpoints(simulator: RunningSimulator) -> None:
+    made = config(upstream("sim", simulator.base_url), keys=("sk-first", "sk-second"))
+    few = (Limit(kind="requests", amount=1, window="1m"),)
+    made = replace(made, accounts=tuple(replace(one, limits=few) for one in made.accounts))
+    with serving(made) as (gateway, _):
+        answers = [post(gateway, EMBED, REQUESTS[EMBED]) for _ in range(3)]
+    assert [answer.status for answer in answers] == [200, 200, 429]
+    assert {request.key for request in simulator.requests} == {"sk-first", "sk-second"}
+
+
+def test_paths_beside_a_version_are_found_from_any_base_url() -> None:
+    for base, expected in (
+        ("https://h/v1", "https://h"),
+        ("https://h/proxy/v1/", "https://h/proxy"),
+        ("https://api.cohere.com/compatibility/v1", "https://api.cohere.com"),
+        ("https://h", "https://h"),
+    ):
+        assert unversioned(base) == expected
 
 
 def test_a_fallback_answers_and_is_named(simulator: RunningSimulator) -> None:

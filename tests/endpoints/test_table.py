@@ -60,7 +60,14 @@ def test_every_row_with_a_held_body_is_tried_by_these_tests() -> None:
     assert held == REQUESTS.keys()
 
 
-@pytest.mark.parametrize("path", ["/v1beta/models/m:embedContent", "/v1/models/a/b:embedContent"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1beta/models/m:embedContent",
+        "/v1/models/a/b:embedContent",
+        "/v1beta1/projects/p/locations/l/publishers/google/models/m:embedContent",
+    ],
+)
 def test_a_path_with_a_model_has_its_row(path: str) -> None:
     place = place_of(path)
     assert place is not None

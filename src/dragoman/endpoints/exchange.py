@@ -42,6 +42,7 @@ from dragoman.serving.failures import (
     unusable,
     without_account,
 )
+from dragoman.serving.limits.accounts import AccountLimits
 from dragoman.serving.limits.use import MOST_OUTPUT
 from dragoman.serving.plan import Plan
 from dragoman.serving.resolver import LONGEST_MODEL
@@ -236,7 +237,7 @@ class EndpointExchange:
         attempts.start(plan, only=call.only, following=call.plans[place + 1 :])
         while (lease := await attempts.next()) is not None:
             try:
-                await attempts.within(lease, attempt(call, lease))
+                await attempts.within(lease, self._within(call, lease, attempt))
                 return None
             except Failure as failure:
                 call.forget_attempt()
@@ -257,6 +258,37 @@ class EndpointExchange:
                 # Nobody waits for another attempt at what is only read on for its usage.
                 return None
         return attempts.gave_up
+
+    def _within(
+        self, call: EndpointCall, lease: Lease, attempt: Attempt
+    ) -> Coroutine[Any, Any, None]:
+        """An attempt within the limits of its account, if accounts have any."""
+        limits = self.upstreams.limits
+        if limits is None:
+            return attempt(call, lease)
+        return self._reserved(limits, call, lease, attempt)
+
+    async def _reserved(
+        self, limits: AccountLimits, call: EndpointCall, lease: Lease, attempt: Attempt
+    ) -> None:
+        """
+        Raises:
+            Failure: as the attempt, or too little is left of a limit.
+        """
+
+        def expect(rules: Rules, owner: str, now: float) -> Expected:
+            return self._expected(call, rules)[0]
+
+        reserved = await limits.reserve_expected(call.plan, lease.account.name, expect)
+        try:
+            await attempt(call, lease)
+        except Failure:
+            call.forget_attempt()
+            raise
+        finally:
+            if reserved is not None:
+                call.note_usage()
+                reserved.settle(call.record)
 
     async def send(
         self, call: EndpointCall, lease: Lease, build: Build

@@ -137,6 +137,8 @@ class _Stream:
             return frame.raw
         if not call.events and (frame.event == b"error" or data.startswith(b'{"error"')):
             raise UpstreamError(call.plan.upstream.codec.translate.read_error(500, {}, data))
+        if frame.event == b"error":
+            call.record.fail(call.plan.upstream.codec.translate.read_error(500, {}, data))
         call.events += 1
         if any(data.find(word) >= 0 for word in _USAGE):
             try:

@@ -399,7 +399,9 @@ def _expression(path: str) -> re.Pattern[str]:
     return re.compile(escaped.replace("/v1beta/", _GOOGLE_VERSIONS, 1))
 
 
-_GOOGLE_VERSIONS = "/v1(?:beta1?|alpha)?/"
+_GOOGLE_VERSIONS = (
+    r"/v1(?:beta1?|alpha)?/(?:projects/[^/]+/locations/[^/]+/)?(?:publishers/[^/]+/)?"
+)
 
 
 def _by_path(rows: tuple[Row, ...]) -> dict[str, dict[str, Row]]:

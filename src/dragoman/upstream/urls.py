@@ -56,13 +56,15 @@ def join_url(base_url: str, path: str, query: str = "") -> str:
 
 @lru_cache(maxsize=256)
 def unversioned(base_url: str) -> str:
-    """A base URL without its version, and what follows that."""
+    """A base URL without its version, and what follows that: where services have paths beside
+    those of a protocol. Cohere has OpenAI's below `/compatibility`, and its own not."""
     parts = urlsplit(base_url)
     kept: list[str] = []
     for segment in parts.path.split("/"):
         if _VERSION.fullmatch(segment):
             break
-        kept.append(segment)
+        if segment != "compatibility":
+            kept.append(segment)
     return urlunsplit((parts.scheme, parts.netloc, "/".join(kept), parts.query, ""))
 
 

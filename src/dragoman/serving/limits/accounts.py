@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dragoman.accounts.decide.symptoms import symptom_of_answer
 from dragoman.canonical.errors import Fault, FaultKind
@@ -14,7 +14,7 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.record import Record
 from dragoman.keys.records import ACCOUNT
 from dragoman.limits.messages import Granted
-from dragoman.limits.rules import Reservation, Rules
+from dragoman.limits.rules import Expected, Reservation, Rules
 from dragoman.serving.failures import Failure
 from dragoman.serving.limits.client import Limits, LimitsAway
 from dragoman.serving.limits.use import ExpectedUse, spent_by
@@ -60,6 +60,21 @@ class AccountLimits:
         Raises:
             Failure: too little is left.
         """
+
+        def expect(rules: Rules, owner: str, now: float) -> Expected:
+            return self._expected.of(rules, owner, request, plan.target, plan.prices, now)[0]
+
+        return await self.reserve_expected(plan, name, expect)
+
+    async def reserve_expected(
+        self, plan: Plan, name: str, expect: Callable[[Rules, str, float], Expected]
+    ) -> Reserved | None:
+        """As `reserve`, for a request of which `expect` returns what it may come to, from the
+        limits, the name of their owner and the time.
+
+        Raises:
+            Failure: too little is left.
+        """
         owner = self._owners.get(name)
         if owner is None:
             return None
@@ -67,9 +82,7 @@ class AccountLimits:
         try:
             rules = owner.bound or await self._limits.bind(owner)
             rules = rules.concerning((plan.target.model,))
-            expected, _ = self._expected.of(
-                rules, owner.name, request, plan.target, plan.prices, now
-            )
+            expected = expect(rules, owner.name, now)
             decision = await self._limits.admit(rules, owner.name, expected, 0, 1)
         except LimitsAway:
             return None
