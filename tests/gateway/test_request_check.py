@@ -22,7 +22,7 @@ from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY, Answer, call
 from tests.gateway.posts import Post, Posts, posts
-from tests.websocket.client import Socket, handshake, opened
+from tests.websocket.client import Socket, handshake, opened, refused
 from tests.websocket.steering import SLOW, begun, refusal, steer
 
 WORD, SHOWN = "zebra-in-the-prompt", "[REDACTED]"
@@ -252,6 +252,17 @@ def test_turns_over_a_websocket_are_checked(
         name = begun(sock)
         steer(sock, name, WORD)
         assert refusal(sock)["error"]["code"] == "steering_not_supported"
+
+
+def test_a_realtime_session_is_checked_before_it_begins(
+    checked: RunningGateway, check: Posts
+) -> None:
+    """By its head: its events are not shown."""
+    check.answer = blocking
+    answer = refused(checked, handshake(), "/v1/realtime?model=responses/sim-text")
+    assert (answer.status, answer.json["error"]["code"]) == (400, "policy_blocked")
+    (post,) = check.got
+    assert (post.json["path"], post.json["body"]) == ("/v1/realtime", None)
 
 
 def _late(post: Post) -> tuple[int, bytes]:

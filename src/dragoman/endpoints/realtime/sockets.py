@@ -64,6 +64,7 @@ class RealtimeSockets:
         sockets = self._parts.sockets()
         if not sockets.settings.enabled:
             raise refusal(FaultKind.UPGRADE_REQUIRED, "Websockets are not served here.")
+        await incoming.check_head()
         sockets.admit(caller.name)
         query = dict(parse_qsl(incoming.query.decode("latin-1"), keep_blank_values=True))
         lines = _SELECTED if _offers_protocol(incoming) else b""
