@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,46 @@ def test_a_stream_that_breaks_off_ends_so(tickets: Desk, stub: Stub) -> None:
     with tickets.stream(ADA) as connection, pytest.raises(OSError, match=r"closed|reset"):
         connection.answer()
     stub.resumed = None
+
+
+def test_a_tool_is_called_once(tickets: Desk, stub: Stub) -> None:
+    """A connection may close just as a call goes out: nobody knows whether it was done."""
+    seen: list[Any] = []
+
+    def die(handler: Handler, message: Any) -> None:
+        seen.append(message)
+        handler.cut()
+
+    stub.answers["die"] = die
+    assert tickets.ask("ping").status == 200, "leaves a connection"
+    answer = tickets.call("die")
+    assert (answer.status, len(seen)) == (502, 1)
+
+
+def test_a_client_that_does_not_read_holds_the_server_up(tickets: Desk, stub: Stub) -> None:
+    sent = [0]
+    data = b": " + b"x" * 65536 + b"\n\n"
+
+    def flood(handler: Handler) -> None:
+        handler.begin_stream()
+        try:
+            while sent[0] < 256 << 20:
+                handler.chunk(data)
+                sent[0] += len(data)
+        except OSError:
+            stub.left.set()
+
+    stub.left.clear()
+    stub.resumed = flood
+    with tickets.stream(ADA) as connection:
+        assert connection.head().status == 200
+        before = -1
+        while before != sent[0]:
+            before = sent[0]
+            time.sleep(0.3)
+        assert sent[0] < 64 << 20
+    stub.resumed = None
+    assert stub.left.wait(30)
 
 
 def _status(status: int, body: bytes = b"", **headers: str) -> Any:

@@ -142,7 +142,8 @@ class Exchange:
         record.sent_at = time.perf_counter()
         record.bytes_up = len(message.body)
         try:
-            answer = await server.send(self._parts.client, method, headers, message.body)
+            once = message.method == messages.CALL_TOOL
+            answer = await server.send(self._parts.client, method, headers, message.body, once=once)
         except NoCredential as error:
             text = f"The gateway has no credential for the MCP server {server.name}: {error}."
             raise self._failed("unauthorised", text) from None

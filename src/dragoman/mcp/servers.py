@@ -26,7 +26,6 @@ _UNAUTHORISED = 401
 _TIMEOUTS = Timeouts(connect=10.0, first_byte=600.0, idle=0.0, total=0.0)
 """Tools take minutes, and streams of notifications are silent for days: who leaves ends a call."""
 
-Header = tuple[str, str]
 Method = Literal["GET", "POST", "DELETE"]
 
 
@@ -60,10 +59,16 @@ class Server:
         return Mask((*self._secrets, *obtained)).secrets_in(body)
 
     async def send(
-        self, client: UpstreamClient, method: Method, headers: Mapping[str, str], body: bytes
+        self,
+        client: UpstreamClient,
+        method: Method,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        once: bool,
     ) -> UpstreamResponse:
         """Call the server. Where it refuses a token that expires, it is called once more with
-        another one.
+        another one; `once`: never where it may have done something.
 
         Raises:
             NoCredential: there is nothing to authorise the call by.
@@ -71,19 +76,21 @@ class Server:
         """
         authoriser = self._authoriser
         if authoriser is None:
-            return await client.send(self._request(method, headers, body))
+            return await client.send(self._request(method, headers, body, once))
         await authoriser.ready()
         used = authoriser.current
-        answer = await client.send(self._request(method, headers, body))
+        answer = await client.send(self._request(method, headers, body, once))
         if answer.status != _UNAUTHORISED:
             return answer
         symptom = symptom_of_answer(answer.status, answer.headers, None, time.time())
         if not await authoriser.renewed(used, answer.status, symptom):
             return answer
         answer.close()
-        return await client.send(self._request(method, headers, body))
+        return await client.send(self._request(method, headers, body, once))
 
-    def _request(self, method: Method, headers: Mapping[str, str], body: bytes) -> UpstreamRequest:
+    def _request(
+        self, method: Method, headers: Mapping[str, str], body: bytes, once: bool
+    ) -> UpstreamRequest:
         own = dict(self._headers)
         passed = tuple((name, value) for name, value in headers.items() if name not in own)
         if self._authoriser is not None:
@@ -95,5 +102,6 @@ class Server:
             # These differ from call to call.
             authorisation=passed,
             body=body,
+            once=once,
             timeouts=_TIMEOUTS,
         )
