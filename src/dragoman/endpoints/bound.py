@@ -113,12 +113,11 @@ class BoundThings:
         if not name and row.method == "GET":
             await self._list(row, incoming, caller)
             return
-        if name:
-            # An unknown id is told before a body is read.
-            await self._own([name], caller)
+        # An unknown id is told before a body is read.
+        (thing,) = await self._bindings.own([name], caller) if name else (None,)
         sending = await self._read(row, incoming, caller)
         try:
-            await self._send(row, name, sending, incoming, caller, record)
+            await self._send(row, thing, sending, incoming, caller, record)
         finally:
             sending.close()
 
@@ -182,7 +181,7 @@ class BoundThings:
     async def _send(
         self,
         row: Row,
-        name: str,
+        thing: BoundId | None,
         sending: Sending,
         incoming: IncomingRequest,
         caller: Caller,
@@ -190,7 +189,9 @@ class BoundThings:
     ) -> None:
         call = EndpointCall(row, incoming, caller, record, "")
         call.size = len(sending.body)
-        used = await self._own([*([name] if name else ()), *sending.named], caller)
+        used = await self._bindings.own(sending.named, caller)
+        if thing is not None:
+            used.insert(0, thing)
         if used:
             account = self._bindings.one_account(used)
             call.only = account.name
@@ -200,7 +201,7 @@ class BoundThings:
             call.plans = [self._exchange.plan_at(caller, upstream.name)]
             call.only = await self._usual_account(call)
         call.follow(call.plans[0])
-        if row.makes == ("batch",) and not name:
+        if row.makes == ("batch",) and thing is None:
             if len(used) != 1:
                 raise InvalidRequest.at("input_file_id", "must be the only file that is named")
             sending.shares = shares_of(Noted.of(used[0].details).shares)
@@ -211,13 +212,13 @@ class BoundThings:
             await self._exchange.admit(call)
         if row.model == "none" and row.makes[0] in BATCHES:
             sending.held = await self._batches.reserve(call, sending.shares)
-        if row.method == "DELETE" and used[0].due is not None:
+        if row.method == "DELETE" and row.makes and thing is not None and thing.due is not None:
             # What it came to cannot be learned any more afterwards.
-            await self._batches.look(used[0])
+            await self._batches.look(thing)
 
         async def attempt(call: EndpointCall, lease: Lease) -> None:
             try:
-                await self._attempt(call, lease, sending, used[0] if name else None)
+                await self._attempt(call, lease, sending, thing)
             except Failure:
                 upload = sending.upload
                 if upload is not None and sending.file is None:
@@ -229,20 +230,6 @@ class BoundThings:
         finally:
             if sending.held is not None:
                 self._batches.give_back(sending.held)
-
-    async def _own(self, names: Sequence[str], caller: Caller) -> list[BoundId]:
-        """The caller's things of these names, each once.
-
-        Raises:
-            DragomanError: NOT_FOUND: one is not the caller's.
-        """
-        if not names:
-            return []
-        found = await self._bindings.find(names, caller)
-        for one in names:
-            if one not in found:
-                raise not_held(one)
-        return [found[one] for one in dict.fromkeys(names)]
 
     def _chosen(self, call: EndpointCall) -> Upstream:
         """The upstream that makes something: the one that the client names, or the only service

@@ -90,7 +90,7 @@ class BackgroundTasks:
         responses: ResponseStoreThread | None,
         claim: Claim,
         current: Callable[[], Background],
-        visit: Visit | None = None,
+        visit: Visit,
     ) -> None:
         """Run the periodic cleanup in the running loop: make orphaned responses again by what
         `current` gives, or fail them, and delete expired ones. Whoever does it claims that by
@@ -104,7 +104,7 @@ class BackgroundTasks:
         responses: ResponseStoreThread,
         claim: Claim,
         current: Callable[[], Background],
-        visit: Visit | None,
+        visit: Visit,
     ) -> None:
         is_reached = False
         """Whether the store answered the last time."""
@@ -112,13 +112,12 @@ class BackgroundTasks:
             await asyncio.sleep(_CLEANUP_S)
             now = time.time()
             is_ours = bool(await claim({_CLEANUP: now + 0.8 * _CLEANUP_S}, now))
-            if visit is not None:
-                try:
-                    await visit(is_ours=is_ours)
-                except DragomanError:
-                    pass
-                except Exception as error:
-                    _log.error("batches cannot be looked after: %s", type(error).__name__)
+            try:
+                await visit(is_ours=is_ours)
+            except DragomanError:
+                pass
+            except Exception as error:
+                _log.error("batches cannot be looked after: %s", type(error).__name__)
             if not is_ours:
                 is_reached = True
                 continue

@@ -152,7 +152,7 @@ class UpstreamResponses:
         if (
             request.member("conversation") is not None
             and not plan.binds_ids
-            and not self._bindings.passes_unknown(upstream.name)
+            and not self._bindings.passes_all(upstream.name)
         ):
             raise no_conversations()
         previous = request.member("previous_response_id")

@@ -84,8 +84,12 @@ class Counter:
                 request, _ = await self._conversations.with_history(
                     request, caller, target, answered=False
                 )
-        if plan.binds_ids and (named := request.bound_ids()):
-            plan = await self._upstreams.ids.pinned(plan, caller, named, only)
+        if (
+            plan.binds_ids
+            and not (ids := self._upstreams.ids).passes_all(plan.upstream.name)
+            and (named := request.bound_ids())
+        ):
+            plan = await ids.pinned(plan, caller, named, only)
             target, only = plan.target, plan.only
         # Nothing is answered, so nothing is refused: what cannot be translated is not counted.
         lenient = replace(settings, options=replace(settings.options, policy=Policy.LENIENT))

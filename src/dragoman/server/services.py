@@ -567,6 +567,8 @@ class Services:
     async def _visit_batches(self, *, is_ours: bool) -> None:
         """Look after batches: their ends if that `is_ours`, and what is reserved here for those
         that another process has counted."""
+        if not holding(self.generation.config):
+            return
         batches = self.generation.endpoints.batches()
         if is_ours:
             await batches.look_due()
@@ -629,7 +631,7 @@ class Services:
                 self.responses,
                 self.account_sync.claim,
                 lambda: self.generation.stored.background,
-                self._visit_batches if holding(self.generation.config) else None,
+                self._visit_batches,
             )
         self.credentials.start()
         self.scrape.start()

@@ -144,14 +144,20 @@ class Bindings:
         """
         if len(named) > MOST_NAMED:
             raise InvalidRequest.at("", f"The request names more than {MOST_NAMED} files.")
-        found = await self.find(named, caller)
-        for name in named:
-            if name not in found and not self.passes_unknown(plan.upstream.name):
-                raise not_held(name)
-        bound = [found[name] for name in named if name in found]
-        if not bound:
-            return plan
+        bound = await self.own(named, caller)
         return self._pinned(plan, bound[0], self.one_account(bound, only))
+
+    async def own(self, names: Sequence[str], caller: Caller) -> list[BoundId]:
+        """The caller's ids of these names, each once.
+
+        Raises:
+            DragomanError: NOT_FOUND: one is not the caller's.
+        """
+        found = await self.find(names, caller) if names else {}
+        for name in names:
+            if name not in found:
+                raise not_held(name)
+        return [found[name] for name in dict.fromkeys(names)]
 
     def one_account(self, bound: Sequence[BoundId], only: str = "") -> Account:
         """The account that has all of these things, which are some, and is the one named `only`.
@@ -187,9 +193,9 @@ class Bindings:
             "", f"{bound.name} is not known where {plan.target.name} is served: upload it there."
         )
 
-    def passes_unknown(self, upstream: str) -> bool:
-        """Whether ids that are not known are left to an upstream: there is nothing to keep apart
-        where there is one client and one account."""
+    def passes_all(self, upstream: str) -> bool:
+        """Whether ids in requests are left to an upstream: there is nothing to keep apart where
+        there is one client and one account."""
         return self.is_alone and self._pool.size(upstream) == 1
 
     def _is_same(self, one: Account, other: Account) -> bool:

@@ -156,7 +156,7 @@ class Exchange:
             plan = self.resolver.resolve(incoming, request, caller, record)
         if recording.traces is not None:
             recording.traces.begin(incoming, record, request.members)
-        if plan.binds_ids and not (ids := self._upstreams.ids).passes_unknown(plan.upstream.name):
+        if plan.binds_ids and not (ids := self._upstreams.ids).passes_all(plan.upstream.name):
             if named := request.bound_ids():
                 only = "" if recorder is None else recorder.only
                 plan = await ids.pinned(plan, caller, named, only)
