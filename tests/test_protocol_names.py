@@ -62,6 +62,7 @@ REASONS = {
     "config/reference.py": "the example of the configuration reference",
     "config/settings.py": "`auth` may name the header of a service, whatever protocol it speaks",
     "config/starting.py": "well-known services, and what each speaks",
+    "edge/auth.py": "the subprotocol in which browsers send a key over a WebSocket",
     "endpoints/": "what vendors have beside answers of models, and in whose shape its errors are",
     "demo.py": "the demo shows four models, each on the simulator's upstream of one protocol",
     "server/app.py": "the CORS headers that browsers were promised, letter by letter",
