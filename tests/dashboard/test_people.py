@@ -74,6 +74,21 @@ def test_sessions_are_ended_and_people_refused(page: Page, home: House, problems
     assert (problems.console, problems.elsewhere) == ([], [])
 
 
+def test_the_page_says_who_would_get_what(page: Page, home: House, problems: Problems) -> None:
+    sign_in(page, home.gateway, ADMIN, path="/people")
+    heading = page.get_by_role("heading", name="Who would get what")
+    panel = page.locator("section.panel").filter(has=heading)
+    panel.get_by_label("E-mail address").fill("new@example.com")
+    expect(panel).to_contain_text("viewer")
+    panel.get_by_label("Groups").fill("engineers, others")
+    expect(panel).to_contain_text("admin")
+    panel.get_by_label("E-mail address").fill("eve@elsewhere.example")
+    panel.get_by_label("Groups").fill("")
+    expect(panel).to_contain_text("No rule of [[sign_in.rules]] matches.")
+    assert broken_rules(page) == []
+    assert (problems.console, problems.elsewhere) == ([], [])
+
+
 def test_a_person_opens_the_page_with_the_company_s_account(page: Page, home: House) -> None:
     """A19."""
     page.goto(f"{home.url}/ui/people")

@@ -13,6 +13,7 @@ import dragoman.server.models as catalogues
 from dragoman.canonical.errors import DragomanError
 from dragoman.config import Config, Models, OwnPrice, Route, Upstream
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.prices.loading import load_prices
 from dragoman.protocols.model_lists import read_list, write_list, write_model
 from dragoman.protocols.settings import make_capabilities
 from dragoman.server.models import Catalogue
@@ -46,7 +47,7 @@ class Upstreams:
             ),
             **settings,
         )
-        return Catalogue(config, Router(config), self.fetch, lambda: self.now)
+        return Catalogue(config, Router(config), load_prices(config), self.fetch, lambda: self.now)
 
 
 def names(models: list[dict[str, Any]]) -> list[str]:

@@ -14,7 +14,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, RSAKey
 from msgspec.structs import replace
 
-from dragoman.config import Config, ConfigError, parse_config
+from dragoman.config import Config, ConfigError, Team, parse_config
 from dragoman.config.access_rules import SignInRule
 from dragoman.config.sign_in import JwtIssuer
 from dragoman.keys.ring import KeyRing
@@ -92,6 +92,24 @@ def test_a_token_is_a_client_by_its_rule(gateway: RunningGateway, issuer: Provid
     lesser = signed(issuer, claims(issuer, groups=["small"]))
     assert ask(gateway.base_url, lesser, "messages/sim-text").status != 200
     assert ask(gateway.base_url, token, "messages/sim-text").status == 200
+
+
+def test_a_claim_names_the_team(simulator: RunningSimulator, issuer: Provider) -> None:
+    """It takes precedence over the rule's; a team that does not exist may not call."""
+    rules = (SignInRule(groups=("builds",), team="shop"),)
+    made = settings(simulator.base_url, issuer, team_claim="unit", rules=rules)
+    teams = (Team(name="shop"), Team(name="few", models=("chat/sim-text",)))
+    with running_gateway(replace(made, teams=teams)) as running:
+        for unit, statuses in (
+            ("few", (200, 404)),
+            (None, (200, 200)),
+            (["few"], (200, 200)),
+            ("nobody", (401, 401)),
+        ):
+            token = signed(issuer, claims(issuer, unit=unit))
+            models = ("chat/sim-text", "messages/sim-text")
+            found = tuple(ask(running.base_url, token, model).status for model in models)
+            assert found == statuses, unit
 
 
 def test_a_known_token_costs_no_signature_and_no_network(

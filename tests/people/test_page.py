@@ -41,5 +41,5 @@ def test_two_people_have_different_rights(simulator: RunningSimulator, tmp_path:
 
 
 def test_the_settings_of_codex_are_toml() -> None:
-    found = tomllib.loads(re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1])
+    found = tomllib.loads(re.findall(r"```toml\n(model_provider.*?)```", PAGE, re.DOTALL)[0])
     assert found["model_providers"]["house"]["gateway_oauth"]["client_id"] == "codex"

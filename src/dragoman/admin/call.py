@@ -13,6 +13,7 @@ from dragoman.audit import Actor, Change
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.operations.context import StoreContext
 from dragoman.operations.inputs import Check
+from dragoman.serving.offered_models import offered_to
 from dragoman.storage.opening import cipher_for
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class Call(Struct, frozen=True):
                     role=self.operator.role,
                     check=self.check,
                     loaded_prices=gateway.prices,
+                    offered=offered_to,
                 )
             )
         )

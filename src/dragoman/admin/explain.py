@@ -198,8 +198,8 @@ def _permission(gateway: Gateway, key: str, model: str, target: Target) -> Permi
         return Permission(key, False, f"It may not reach the upstream {target.upstream.name}.")
     if caller.denies(model, target.name, target.model):
         return Permission(key, False, "It may not ask for that model, or its team may not.")
-    if not caller.allows(model) or not may_use(caller, model, target):
-        name = model if not caller.allows(model) else target.name
+    if not may_use(caller, model, target):
+        name = target.name if target.stands_in or caller.allows(model) else model
         return Permission(key, False, f"Its models, or its team's, do not have {name}.")
     return Permission(key, True)
 

@@ -49,6 +49,7 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
 
     with config_faults_reported(unusable if as_json else None):
         loaded = load_config(path)
+    from dragoman.agents.models import UNKNOWN_WINDOW
     from dragoman.config.checks import NO_ACCOUNT
     from dragoman.config.credentials import source_of
     from dragoman.config.summary import summary
@@ -65,7 +66,7 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
         )
     unpriced = _unpriced(found)
     listed = _ask(found, as_json) if online else []
-    missing = _unlisted(found, listed)
+    missing, windowless = _unlisted(found, listed)
     sources = {
         account.name: source_of(account.credentials)
         for account in found.accounts
@@ -75,8 +76,8 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
         report = {"file": str(path), "usable": True, "summary": summary(found, stored)}
         report |= {"warnings": warnings, "unpriced_budgets": unpriced, "no_account": without}
         report |= {"credentials": sources} if sources else {}
-        asked = {"accounts": listed, "unlisted": missing} if online else {}
-        print_json(report | asked)
+        asked = {"accounts": listed, "unlisted": missing, "unknown_windows": windowless}
+        print_json(report | (asked if online else {}))
     else:
         for one in unpriced:
             click.echo(f"warning: {path}: {one}", err=True)
@@ -84,6 +85,10 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
             click.echo(f"{path}: {advice[0]}: {advice[1]}", err=True)
         for upstream, model in missing:
             click.echo(f"warning: {path}: {upstream} does not list the model {model}", err=True)
+        for upstream, model in windowless:
+            text = f"{upstream} does not tell the context window of {model}: agents are told"
+            text += f" {UNKNOWN_WINDOW} unless context_window in its capabilities says more or less"
+            click.echo(f"warning: {path}: {text}", err=True)
         for name, source in sources.items():
             click.echo(f"{path}: account {name}: {source}")
         click.echo(f"{path}: usable ({summary(found, stored)})")
@@ -178,9 +183,12 @@ def _accounts(config: Config) -> list[Account]:
         return [queries.account(view.name) for view in queries.page(with_usage=False).accounts]
 
 
-def _unlisted(config: Config, listed: list[Listing]) -> list[tuple[str, str]]:
+def _unlisted(
+    config: Config, listed: list[Listing]
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The models of routes that upstreams do not list, and those without a known window."""
     if not listed:
-        return []
-    from dragoman.serving.listing import unlisted
+        return [], []
+    from dragoman.serving.listing import unknown_windows, unlisted
 
-    return unlisted(config, listed)
+    return unlisted(config, listed), unknown_windows(config, listed)

@@ -128,7 +128,7 @@ def run(
 
     file = values.get("file")
     name = "" if file is None else file.name
-    with failures_reported(name, as_json), open_store(settings) as context:
+    with failures_reported(name, as_json), open_store(settings, _offered) as context:
         if read is not None:
             values = read(values, path, context)
         texts = {field: value for field, value in values.items() if isinstance(value, str)}
@@ -140,6 +140,13 @@ def run(
         if operation.finish is not None:
             output = operation.finish(asked, output)
         return output, asked
+
+
+def _offered(*asked: Any) -> Any:
+    """As `offered_to`, whose modules few commands need."""
+    from dragoman.serving.offered_models import offered_to
+
+    return offered_to(*asked)
 
 
 def _given(operation: Operation, values: Values) -> Values:

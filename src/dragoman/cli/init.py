@@ -44,6 +44,21 @@ OWN = "local"
 @click.option("--budget", default="", help="US dollars that each client may spend in a month.")
 @click.option("--dashboard", is_flag=True, help="Serve the dashboard at /ui, and make keys for it.")
 @click.option(
+    "--model", "models", multiple=True, help="Name of a model of the first service, for a route."
+)
+@click.option(
+    "--team",
+    is_flag=True,
+    help="People sign in with the company's account, and get their models and settings. Implies "
+    "--dashboard.",
+)
+@click.option(
+    "--issuer",
+    default="http://127.0.0.1:9000",
+    help="Their OpenID provider; by default the one to try it with, dragoman.lab.provider.",
+)
+@click.option("--public-url", help="Address by which they reach the gateway.")
+@click.option(
     "--no-responses", is_flag=True, help="Store no answers for Responses clients to continue from."
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -65,11 +80,14 @@ def init(
     Without --upstream and --url, a person at a terminal is asked. Keys of clients, of the dashboard
     and of the store are written to files of their own, which only you can read.
     """
-    from dragoman.config.starting import Client, Extras, starting_configuration
+    from dragoman.config.starting import Client, Extras, Team, starting_configuration
     from dragoman.keys.secrets import RANDOM_BYTES, make_key
 
     if os.path.lexists(config) and not force:
         raise click.ClickException(f"{config} is there already: give another --config, or --force")
+    models, is_team, issuer, public_url = map(wishes.pop, _OF_TEAMS)
+    team = Team(public_url or f"http://{_reached_by(host)}:{port}", issuer) if is_team else None
+    wishes["dashboard"] |= is_team
     wished = _Wishes(**wishes)
     if not names and not url:
         answers = _asked(wished)
@@ -98,7 +116,13 @@ def init(
             vendors,
             [Client(name, key(name), wished.budget) for name in clients],
             keys=references,
-            extras=Extras(admin, store, responses=not wished.no_responses),
+            extras=Extras(
+                admin,
+                store,
+                responses=not wished.no_responses,
+                models=models,
+                team=team,
+            ),
             host=host,
             port=port,
         )
@@ -120,6 +144,10 @@ def init(
     for name in clients:
         quoted = shlex.quote(str(files[name]))
         click.echo(f'which reads its key: export DRAGOMAN_KEY="$(cat {quoted})"')
+
+
+_OF_TEAMS = ("models", "team", "issuer", "public_url")
+"""Options that nobody is asked about."""
 
 
 class _Wishes(NamedTuple):

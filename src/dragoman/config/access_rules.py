@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -105,6 +105,8 @@ class SignInRule(KeyRules, frozen=True, kw_only=True):
     role: Literal["viewer", "admin"] | None = None
     """What such people may do in the dashboard and below `/admin`, where they sign in with the same
     account: `viewer` reads, `admin` does everything; absent: nothing."""
+    managed_settings: dict[str, Any] | None = None
+    """Settings of Claude Code for such people, merged over those of `[managed_settings]`."""
 
     @property
     def rules(self) -> KeyRules:

@@ -12,7 +12,7 @@ from pathlib import Path as Directory
 from urllib.parse import urlsplit
 
 from dragoman.canonical.options import Capabilities
-from dragoman.config import rule_checks
+from dragoman.config import managed_checks, rule_checks
 from dragoman.config.access_checks import access_faults, key_fault
 from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
@@ -99,6 +99,7 @@ def errors(config: Config) -> Iterator[Fault]:
     yield from _sign_in(config)
     yield from _jwt_issuers(config)
     yield from _mcp_servers(config)
+    yield from managed_checks.errors(config)
     yield from _traces(config)
     server = config.server
     if server.tls_key is not None and server.tls_certificate is None:

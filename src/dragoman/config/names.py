@@ -27,6 +27,10 @@ PREFIXES: Final[dict[str, str]] = {
 """Patterns of model names and the provider prefix that such names lack."""
 
 
+AUXILIARY: Final = "claude-*haiku*"
+"""Small models that Claude Code asks for by itself."""
+
+
 @lru_cache(maxsize=1024)
 def _parts(pattern: str) -> tuple[str, ...]:
     return tuple(pattern.split("*"))

@@ -158,7 +158,8 @@ _WORDS: Final[dict[Any, str]] = {
 def reference() -> str:
     """The whole page, in Markdown."""
     sections = [_section(heading, table) for heading, table in _TABLES]
-    return "\n".join([_INTRODUCTION, *sections, _policies(), _builtin_names()])
+    managed = f"## `[managed_settings]`\n\n{attribute_docs(Config)['managed_settings']}\n"
+    return "\n".join([_INTRODUCTION, *sections, _wrapped(managed), _policies(), _builtin_names()])
 
 
 def _section(heading: str, table: type[Struct]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from math import inf
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -614,6 +614,14 @@ class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     capabilities: Capabilities | None = None
     """Capabilities of this route's models, if they differ from those of the upstream. Absent keys
     are taken from the upstream's `capabilities`."""
+    label: NonEmpty | None = None
+    """What agents call the model in their pickers, if `match` is its name; absent: that name."""
+    description: Annotated[str, Meta(max_length=100)] = ""
+    """What they say of it, in at most 100 characters."""
+    behaves_as: NonEmpty | None = None
+    """The model of Anthropic that Claude Code takes it for, which decides what is sent: effort,
+    thinking, system messages in the middle. Absent: the model itself where it is one of
+    Anthropic's, else `claude-sonnet-4-5`, whose requests are the plainest."""
 
 
 class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -622,14 +630,20 @@ class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     A name that no route matches is looked up in `aliases`, `legacy` and `prefixes`, in this order,
     and the routes are tried again with the result. A name `upstream/model` that no route matches
     leads to that upstream. A provider prefix that leads nowhere is removed, and the routes are
-    tried without it.
+    tried without it. A name that then leads nowhere is looked up among the aliases with a pattern.
     """
 
     builtin: bool = True
     """Use the shipped names below; your own take precedence. False: only names of your own are
     known and listed."""
     aliases: dict[NonEmpty, NonEmpty] = field(default_factory=lambda: dict(ALIASES))
-    """Short names and the models they stand for. They are listed in `/v1/models` too."""
+    """Short names and the models they stand for. They are listed in `/v1/models` too. In a name,
+    `*` matches any text: with `"claude-*" = "house"`, the models that Claude Code asks for by
+    itself are `house`. Of such names the first that matches is used, none is listed, and who may
+    use the model may use it by all of them."""
+    auxiliary_model: NonEmpty | None = None
+    """The alias of `claude-*haiku*`, after all others: Claude Code asks for such a model by itself,
+    for titles and summaries."""
     legacy: dict[NonEmpty, NonEmpty] = field(default_factory=lambda: dict(LEGACY))
     """Names of retired models and their replacements."""
     prefixes: dict[NonEmpty, NonEmpty] = field(default_factory=lambda: dict(PREFIXES))
@@ -809,6 +823,12 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     request_check: RequestCheck | None = None
     telemetry: Telemetry = Telemetry()
     prices: tuple[OwnPrice, ...] = ()
+    managed_settings: dict[str, Any] | None = None
+    """Settings that Claude Code takes over from here, whoever signs in, at each start and every
+    hour (see [people](people.md#managed-settings)), written as its `settings.json` has them:
+    `permissions`, `env`, `companyAnnouncements` and so on. What is not set of `modelPicker`,
+    `modelPricing`, `model` and `availableModels` is made of the models that a person may use.
+    Absent: there are none, unless a rule has some."""
 
     def upstream(self, name: str) -> Upstream:
         """The upstream of that name.

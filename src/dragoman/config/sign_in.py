@@ -64,5 +64,8 @@ class JwtIssuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Algorithms that it signs with."""
     groups_claim: NonEmpty = "groups"
     """The claim that has the groups."""
+    team_claim: NonEmpty | None = None
+    """The claim that names the team of a client, which takes precedence over that of the rule. A
+    team that does not exist may not call."""
     rules: tuple[SignInRule, ...] = ()
     """Who may call: as `[[sign_in.rules]]`."""

@@ -97,14 +97,23 @@ class Client(Struct, frozen=True):
     budget: str = ""
 
 
+class Team(Struct, frozen=True):
+    """People who sign in: at the gateway of this address, with accounts of this provider."""
+
+    public_url: str
+    issuer: str
+
+
 class Extras(Struct, frozen=True):
     """What a first configuration may have beside upstreams and clients: references to the key of
-    the dashboard and to that of the store, empty for neither, and whether answers of Responses
-    clients are stored."""
+    the dashboard and to that of the store, empty for neither, whether answers of Responses
+    clients are stored, models of the first upstream that are routed by name, and a team."""
 
     admin_key: str = ""
     store_key: str = ""
     responses: bool = True
+    models: tuple[str, ...] = ()
+    team: Team | None = None
 
 
 _NO_EXTRAS = Extras()
@@ -129,8 +138,12 @@ def starting_configuration(
     ordered = sorted(vendors, key=lambda vendor: ("", "*/*", "*").index(_breadth(vendor.match)))
     everything = [vendor for vendor in ordered if vendor.match == "*"]
     routed = [vendor for vendor in ordered if vendor.match and vendor not in everything[1:]]
-    parts.append(_routes(routed))
+    named = [(model, vendors[0].name) for model in extras.models]
+    patterns = [(pattern, vendor.name) for vendor in routed for pattern in vendor.patterns]
+    parts.append(_routes([*named, *patterns]))
     parts.append(_extras(extras))
+    if extras.team is not None:
+        parts.append(_team(extras.team, extras.models))
     return "\n".join(parts)
 
 
@@ -190,15 +203,14 @@ base_url = {_quoted(vendor.base_url)}
 {account}"""
 
 
-def _routes(vendors: Sequence[Vendor]) -> str:
+def _routes(routes: Sequence[tuple[str, str]]) -> str:
     head = (
         "# Where a model's name leads: the first match wins, * stands for any text.\n"
         '# model = "name" in a route sends another name upstream; UPSTREAM/MODEL needs no route.\n'
     )
     return head + "\n".join(
-        f"[[routes]]\nmatch = {_quoted(pattern)}\nupstream = {_quoted(vendor.name)}\n"
-        for vendor in vendors
-        for pattern in vendor.patterns
+        f"[[routes]]\nmatch = {_quoted(match)}\nupstream = {_quoted(upstream)}\n"
+        for match, upstream in routes
     )
 
 
@@ -216,6 +228,37 @@ def _extras(extras: Extras) -> str:
 # Key for the dashboard at /ui and the API at /admin.
 {"" if extras.admin_key else "# "}[admin]
 {_setting("key", extras.admin_key, "env:DRAGOMAN_ADMIN_KEY")}"""
+
+
+def _team(team: Team, models: Sequence[str]) -> str:
+    few = json.dumps(models[:1], ensure_ascii=False) if models else '["a-model"]'
+    return f"""\
+# People sign in with the company's account; the first rule that matches a person counts.
+# dragoman people explain EMAIL --group GROUP   says what somebody would be given
+[sign_in]
+public_url = {_quoted(team.public_url)}     # https, or this machine
+issuer = {_quoted(team.issuer)}         # the OpenID provider
+client_id = "dragoman"
+# client_secret = "env:DRAGOMAN_CLIENT_SECRET"
+
+[[sign_in.rules]]
+groups = ["engineers"]
+role = "admin"                   # of the dashboard
+limits = [{{ kind = "requests", amount = 5000, window = "day" }}]
+
+[[sign_in.rules]]                # everybody else whom the provider signs in
+{"" if models else "# "}models = {few}
+limits = [{{ kind = "requests", amount = 500, window = "day" }}]
+
+# The models that Claude Code asks for by itself, where no route has them.
+{"" if models else "# "}[models]
+{"" if models else "# "}aliases = {{ "claude-*" = {_quoted(models[0] if models else "a-model")} }}
+
+# What Claude Code takes over from here, written as its settings.json has it. Its picker has the
+# routes without * that the person may use, with their prices.
+[managed_settings]
+# permissions = {{ deny = ["WebFetch"] }}
+"""
 
 
 def _setting(name: str, value: str, example: str) -> str:

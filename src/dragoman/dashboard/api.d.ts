@@ -255,6 +255,19 @@ declare namespace Api {
     sessions: number;
     used: string | null;
   }
+  /** What a person would be given who signs in. */
+  interface Rights {
+    email: string;
+    state: "active" | "disabled" | "refused";
+    reason: string;
+    rule: number | null;
+    team: string | null;
+    role: string | null;
+    models: string[];
+    limits: Limit[];
+    team_limits: Limit[];
+    managed_settings: Record<string, unknown> | null;
+  }
   interface PersonSession {
     id: string;
     person: string;

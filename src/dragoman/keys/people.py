@@ -231,6 +231,11 @@ class People:
         """The person of an id."""
         return self._people.get(id)
 
+    def rule_named(self, name: str) -> SignInRule | None:
+        """The rule of the person of a name; None if there is none."""
+        found = next((one for one in self._people.values() if one.name == name), None)
+        return None if found is None else self.rule_for(found)
+
     def rule_for(self, person: StoredPerson) -> SignInRule | None:
         """The rule of a person; None for those who may not sign in."""
         if not person.enabled or person.is_removed:

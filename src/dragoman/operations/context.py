@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -12,6 +12,8 @@ from dragoman.accounts.cipher import AccountCipher
 from dragoman.accounts.store import Store
 from dragoman.audit import Actor
 from dragoman.config import Config
+from dragoman.config.access_rules import SignInRule
+from dragoman.keys.ring import Caller
 from dragoman.operations.account_queries import AccountQueries
 from dragoman.operations.account_service import AccountService
 from dragoman.operations.admin_service import AdminService
@@ -23,13 +25,18 @@ from dragoman.operations.people_service import PeopleService
 from dragoman.operations.terminal import this_user
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Prices
+from dragoman.protocols.fields import JsonObject
 from dragoman.storage.opening import cipher_for, store_for
+
+Offered = Callable[[Config, Prices, Caller, SignInRule], tuple[tuple[str, ...], JsonObject | None]]
+"""The names of the models that a person is offered, and the managed settings."""
 
 
 class StoreContext(Struct, frozen=True, kw_only=True):
     """A configuration and its store, who does something, and what that may see. `check` is called
     with what a change is about, before it is changed. `loaded_prices` are those that a gateway
-    uses; without one they are read."""
+    uses; without one they are read. `offered` tells which models a caller is offered, and which
+    settings, None where nobody asks."""
 
     config: Config
     store: Store
@@ -38,6 +45,7 @@ class StoreContext(Struct, frozen=True, kw_only=True):
     role: Literal["viewer", "admin"] = "admin"
     check: Check | None = None
     loaded_prices: Prices | None = None
+    offered: Offered | None = None
 
     @property
     def queries(self) -> AccountQueries:
@@ -82,7 +90,7 @@ class StoreContext(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def open_store(config: Config) -> Iterator[StoreContext]:
+def open_store(config: Config, offered: Offered | None = None) -> Iterator[StoreContext]:
     """The context of a command of this machine's user, with the store open.
 
     Raises:
@@ -93,6 +101,12 @@ def open_store(config: Config) -> Iterator[StoreContext]:
     if store is None:
         raise Conflict('[storage] path is "" and there is no url, so nothing is stored')
     try:
-        yield StoreContext(config=config, store=store, cipher=cipher_for(config), actor=this_user())
+        yield StoreContext(
+            config=config,
+            store=store,
+            cipher=cipher_for(config),
+            actor=this_user(),
+            offered=offered,
+        )
     finally:
         store.close()

@@ -17,6 +17,7 @@ from dragoman.operations.operation import (
     operations_in,
 )
 from dragoman.operations.people_service import PersonView, SessionView
+from dragoman.operations.rights import AskRights, Rights, rights
 
 
 class PeopleList(Struct, frozen=True):
@@ -115,6 +116,20 @@ def _remove(context: StoreContext, asked: Named) -> Removed:
     is given the name. Who is not disabled, and whom a rule lets in, may sign in again."""
     context.people.remove(asked.name)
     return Removed(1)
+
+
+@operation(
+    "people.explain",
+    "viewer",
+    Http("GET", "people/explain"),
+    command=Command("people explain", ("email",), {"groups": "--group"}),
+)
+def _explain(context: StoreContext, asked: AskRights) -> Rights:
+    """Show what a person would get, and by which rule.
+
+    Nobody signs in: the address and the groups are those that the provider would give.
+    """
+    return rights(context, asked)
 
 
 OPERATIONS = operations_in(globals())

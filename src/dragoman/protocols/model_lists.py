@@ -14,6 +14,7 @@ from dragoman.protocols.fields import JsonObject
 PATH = "/models"
 
 _CARRIED = (
+    "description",
     "max_input_tokens",
     "max_tokens",
     "max_output_tokens",
@@ -49,10 +50,15 @@ def write_model(name: str, owner: str, listed: JsonObject) -> JsonObject:
     }
 
 
+def window_of(listed: JsonObject) -> int | None:
+    """The context window of a model in a list, None if it has none."""
+    given = (listed.get(name) for name in _WINDOWS)
+    return next((window for window in given if type(window) is int and window > 0), None)
+
+
 def _window(listed: JsonObject) -> JsonObject:
     """The context window, under the names by which OpenAI's clients look for it."""
-    given = (listed.get(name) for name in _WINDOWS)
-    found = next((window for window in given if type(window) is int and window > 0), None)
+    found = window_of(listed)
     return {} if found is None else {"context_length": found, "max_model_len": found}
 
 

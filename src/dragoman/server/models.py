@@ -9,8 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from urllib.parse import parse_qs
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.accounts.pool import LeaseRequest
+from dragoman.agents import codex
+from dragoman.agents.models import ShownModel
 from dragoman.config import Config, Upstream
 from dragoman.config.names import ALIASES
 from dragoman.edge.auth import Caller
@@ -20,9 +23,11 @@ from dragoman.prices.lookup import Prices
 from dragoman.prices.rates import dollars
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.model_lists import window_of
 from dragoman.serving.failures import Failure
 from dragoman.serving.listing import read_models
-from dragoman.serving.routing import Router, Target, may_use, model_not_found
+from dragoman.serving.offered_models import shown
+from dragoman.serving.routing import Router, may_use, model_not_found
 from dragoman.serving.upstreams import Upstreams
 
 _log = logging.getLogger("dragoman.gateway")
@@ -41,10 +46,11 @@ _RETRY_S = 30.0
 
 class ListedModel(Struct, frozen=True):
     """One model: `owner` is the name of the upstream that serves it, `details` the upstream's own
-    entry for it."""
+    entry for it with what the configuration says of it, `shown` what agents are shown."""
 
     owner: str
     details: JsonObject
+    shown: ShownModel
 
 
 class Catalogue:
@@ -59,10 +65,10 @@ class Catalogue:
         self,
         config: Config,
         router: Router,
+        prices: Prices,
         fetch: Fetch,
         clock: Callable[[], float],
         former: Catalogue | None = None,
-        prices: Prices | None = None,
     ) -> None:
         self._config = config
         self._router = router
@@ -122,6 +128,7 @@ class Catalogue:
             (name, entry["id"]): entry for name, entries in self._lists.items() for entry in entries
         }
         listed: dict[str, ListedModel] = {}
+        now = time.time()
         for name in self._names():
             if name in listed or not self._router.knows(name):
                 continue
@@ -129,32 +136,17 @@ class Catalogue:
             place = (target.upstream.name, target.model)
             if place not in known and place[0] in self._lists and name in self._shipped:
                 continue
-            details = {**self._facts(target), **known.get(place, {})}
-            listed[name] = ListedModel(target.upstream.name, details)
+            model = shown(name, self._router, self._prices, now)
+            entry = known.get(place, {})
+            details = {**_facts(model), **entry, **_told(model)}
+            if model.context_window is None:
+                model = replace(model, context_window=window_of(entry))
+            listed[name] = ListedModel(target.upstream.name, details, model)
         return listed
-
-    def _facts(self, target: Target) -> JsonObject:
-        """What is known of a model without its upstream's list, in the words of OpenRouter's."""
-        capabilities = target.capabilities
-        facts: JsonObject = {}
-        if capabilities.max_output_tokens is not None:
-            facts["max_output_tokens"] = capabilities.max_output_tokens
-        if not capabilities.images:
-            facts["architecture"] = {"input_modalities": ["text"], "output_modalities": ["text"]}
-        if self._prices is None:
-            return facts
-        price = self._prices.quote(target.upstream.name, target.model, time.time()).usual
-        if price is not None:
-            facts["pricing"] = {
-                "prompt": dollars(price.input),
-                "completion": dollars(price.output),
-                "input_cache_read": dollars(price.cached),
-            }
-        return facts
 
     def _names(self) -> Iterable[str]:
         yield from (route.match for route in self._config.routes if "*" not in route.match)
-        yield from self._config.models.aliases
+        yield from (alias for alias in self._config.models.aliases if "*" not in alias)
         for upstream in self._config.upstreams:
             for entry in self._lists.get(upstream.name, ()):
                 yield self._public_name(upstream, entry["id"])
@@ -168,6 +160,32 @@ class Catalogue:
         return f"{upstream.name}/{model}"
 
 
+def _facts(model: ShownModel) -> JsonObject:
+    """What is known of a model without its upstream's list, in the words of OpenRouter's."""
+    facts: JsonObject = {}
+    if model.max_output is not None:
+        facts["max_output_tokens"] = model.max_output
+    if not model.images:
+        facts["architecture"] = {"input_modalities": ["text"], "output_modalities": ["text"]}
+    if model.price is not None:
+        facts["pricing"] = {
+            "prompt": dollars(model.price.input),
+            "completion": dollars(model.price.output),
+            "input_cache_read": dollars(model.price.cached),
+        }
+    return facts
+
+
+def _told(model: ShownModel) -> JsonObject:
+    """What the configuration says of a model, whatever its upstream says."""
+    told: JsonObject = {"description": model.description} if model.description else {}
+    if model.label != model.name:
+        told["display_name"] = model.label
+    if model.context_window is not None:
+        told |= {"context_length": model.context_window, "max_input_tokens": model.context_window}
+    return told
+
+
 class ModelEndpoints:
     """Handlers of the paths that list models. Where protocols have the same path for
     them, what a client sends decides, see `edge.paths.implied_codec`."""
@@ -178,16 +196,19 @@ class ModelEndpoints:
     async def list(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """`GET` of all models that the client may use, or the part that its query asks for."""
         form = incoming.codec.endpoint.models
-        listed = (await self._catalogue.models()).items()
-        models = [
-            form.write_model(name, model.owner, model.details)
-            for name, model in listed
+        listed = {
+            name: model
+            for name, model in (await self._catalogue.models()).items()
             if self._catalogue.may_list(caller, name)
-        ]
+        }
+        models = [form.write_model(name, one.owner, one.details) for name, one in listed.items()]
         query = {
             name: values[-1] for name, values in parse_qs(incoming.query.decode("latin-1")).items()
         }
-        incoming.reply(200, to_json(form.write_list(models, query)))
+        answer = form.write_list(models, query)
+        if codex.is_asking(query, incoming.headers.get(b"user-agent", b"")):
+            answer["models"] = codex.catalogue(one.shown for one in listed.values())
+        incoming.reply(200, to_json(answer))
 
     async def show(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record

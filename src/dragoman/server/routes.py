@@ -20,7 +20,7 @@ from dragoman.endpoints.faces import FACES
 from dragoman.endpoints.table import PATHS, Place, place_of
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Operation
-from dragoman.server import telemetry
+from dragoman.server import managed_settings, telemetry
 from dragoman.server.models import ModelEndpoints
 from dragoman.server.services import Generation
 
@@ -93,6 +93,7 @@ class Routes:
         for codec in CODECS.values():
             if (notices := codec.endpoint.budgets).path:
                 self.fixed[notices.path] = _reading(partial(own.spending, notices), codec)
+        self.fixed[managed_settings.PATH] = _reading(services.managed.serve, None)
         if services.sign_in is not None:
             for path, methods in services.sign_in.handlers().items():
                 self.fixed[path] = Route(methods, open=True)

@@ -24,6 +24,7 @@ from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.admin.own_usage import OwnUsage
 from dragoman.config import Config
+from dragoman.config.access_rules import SignInRule
 from dragoman.edge.auth import Keyring
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
@@ -65,6 +66,7 @@ from dragoman.server.configured import (
     sealer_of,
 )
 from dragoman.server.count import Counter
+from dragoman.server.managed_settings import ManagedSettings
 from dragoman.server.models import Catalogue, fetch_models
 from dragoman.server.telemetry import TelemetryEndpoint, TelemetryForwarder
 from dragoman.serving.account_slots import AccountSlots
@@ -82,6 +84,7 @@ from dragoman.serving.limits.budgets import budgets
 from dragoman.serving.limits.client import Limits
 from dragoman.serving.limits.exchange import LedgerExchange
 from dragoman.serving.limits.history import UsageHistory, UsedSince, UsersSince
+from dragoman.serving.offered_models import OfferedModels
 from dragoman.serving.plan import Plans
 from dragoman.serving.prober import Prober
 from dragoman.serving.resolver import RequestResolver
@@ -134,6 +137,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     catalogue: Catalogue
     own_usage: OwnUsage
     endpoints: Endpoints
+    managed: ManagedSettings
     admin: Admin | None = None
     sign_in: SignInEndpoints | None = None
     jwt_issuers: JwtIssuers | None = None
@@ -428,11 +432,12 @@ class Services:
             catalogue=Catalogue(
                 config,
                 router,
+                prices,
                 partial(fetch_models, upstreams),
                 time.monotonic,
                 None if former is None else former.catalogue,
-                prices,
             ),
+            managed=ManagedSettings(OfferedModels(config, router, prices), self._rule_of),
             sign_in=sign_in,
             jwt_issuers=jwt_issuers,
             request_check=self._request_check(config),
@@ -491,6 +496,10 @@ class Services:
             proxies,
             self._wrong_codes,
         )
+
+    def _rule_of(self, name: str) -> SignInRule | None:
+        """The rule of a person who has signed in; None for other callers."""
+        return None if self.account_sync is None else self.account_sync.people.rule_named(name)
 
     def _jwt_issuers(self, config: Config, former: Generation | None) -> JwtIssuers | None:
         """What takes tokens of others, with all that is known of the same issuers."""

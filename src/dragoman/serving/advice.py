@@ -78,11 +78,12 @@ class Adviser:
                         " without a word"
                     ]
                 window = int(given[1])
-        if window is None:
+        known = self._upstream.capabilities.context_window
+        if window is None or window == known:
             return []
         return [
-            f"its window is {window} tokens: set CLAUDE_CODE_MAX_CONTEXT_TOKENS, and"
-            " model_context_window of Codex"
+            f"its window is {window} tokens: context_window = {window}, and for Claude Code"
+            " CLAUDE_CODE_MAX_CONTEXT_TOKENS"
         ]
 
     async def _read(self, path: str, body: bytes | None = None) -> JsonObject:

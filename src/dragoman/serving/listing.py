@@ -15,6 +15,7 @@ from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.printable import printable
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.model_lists import window_of
 from dragoman.serving.advice import Adviser, is_own
 from dragoman.serving.answers import read_error
 from dragoman.serving.calls import Calls, own_calls
@@ -64,7 +65,8 @@ async def read_models(
 class Listing(Struct, frozen=True, kw_only=True):
     """What the upstream answered for an account.
 
-    `status` is 0 if there was no answer; `models` are the names listed, none if there is no list;
+    `status` is 0 if there was no answer; `models` are the names listed, none if there is no list,
+    and `windows` those of them whose context window is told;
     `message` says what went wrong, without secrets. `advice` is what to set for a server of one's
     own.
     """
@@ -73,6 +75,7 @@ class Listing(Struct, frozen=True, kw_only=True):
     upstream: str
     status: int
     models: tuple[str, ...] = ()
+    windows: tuple[str, ...] = ()
     message: str = ""
     milliseconds: float = 0.0
     advice: tuple[str, ...] = ()
@@ -136,6 +139,7 @@ async def listing(
         upstream=upstream.name,
         status=status,
         models=tuple(listed),
+        windows=tuple(name for name, entry in listed.items() if window_of(entry)),
         message=one_line(message),
         milliseconds=milliseconds,
         advice=tuple(map(one_line, advice)),
@@ -158,6 +162,25 @@ def unlisted(config: Config, found: Iterable[Listing]) -> list[tuple[str, str]]:
         (upstream, model)
         for upstream, model in wanted
         if "*" not in model and upstream in listed and model not in listed[upstream]
+    ]
+
+
+def unknown_windows(config: Config, found: Iterable[Listing]) -> list[tuple[str, str]]:
+    """Upstreams that were asked, and the models of routes whose context window neither they nor the
+    configuration tell."""
+    told = {(one.upstream, name) for one in found for name in one.windows}
+    asked = {one.upstream for one in found}
+    wanted = {
+        (route.upstream, route.model or route.match): route
+        for route in config.routes
+        if route.upstream in asked and "*" not in (route.model or route.match)
+    }
+    return [
+        place
+        for place, route in wanted.items()
+        if place not in told
+        and (route.capabilities or config.upstream(route.upstream).capabilities).context_window
+        is None
     ]
 
 

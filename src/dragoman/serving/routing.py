@@ -9,10 +9,12 @@ from math import inf
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.agents.claude_code import BUILT_IN
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import Config, EndpointName, Fallback, Route, Upstream, matches
+from dragoman.config.names import AUXILIARY
 from dragoman.edge.auth import Caller
 from dragoman.keys.ring import ModelList
 from dragoman.protocols.presets import completed
@@ -36,7 +38,8 @@ class Target(Struct, frozen=True):
     `addressed`: the name is `upstream/model`, which no route matches.
     `longest_silence_s` is that of the upstream's time limits. `takes_longer`: as a fallback, it is
     also asked with conversations that were too long. `endpoints` are those that its route allows
-    beside that of the protocol, None for any.
+    beside that of the protocol, None for any. `stands_in`: the name that was sent is one of a
+    pattern of aliases, and who may use the model in its place may use it by that name.
     """
 
     upstream: Upstream
@@ -51,6 +54,7 @@ class Target(Struct, frozen=True):
     longest_silence_s: float = inf
     takes_longer: bool = False
     endpoints: tuple[EndpointName, ...] | None = None
+    stands_in: bool = False
 
     @property
     def options(self) -> Options:
@@ -71,9 +75,9 @@ class Router:
     """Resolves model names by the routes of a configuration.
 
     A name is tried as it was sent, then as what it stands for (aliases, retired names, missing
-    provider prefixes). Routes come first, and the first match wins; a name `upstream/model` that no
-    route matches goes to that upstream. `sealer` seals the reasoning state that travels through
-    clients.
+    provider prefixes, and last aliases with a pattern). Routes come first, and the first match
+    wins; a name `upstream/model` that no route matches goes to that upstream. `sealer` seals the
+    reasoning state that travels through clients.
     """
 
     def __init__(self, config: Config, sealer: Sealer = Sealer()) -> None:  # noqa: B008 -- frozen
@@ -87,6 +91,10 @@ class Router:
         self._usual = self.held(None)
         self._models = config.models
         self._options = config.options
+        patterns = [(name, to) for name, to in config.models.aliases.items() if "*" in name]
+        if config.models.auxiliary_model is not None:
+            patterns.append((AUXILIARY, config.models.auxiliary_model))
+        self._patterns = tuple(patterns)
         self._cached = lru_cache(maxsize=_REMEMBERED)(self._resolve)
 
     def held(self, purpose: Purpose | None) -> Held:
@@ -115,7 +123,19 @@ class Router:
         """Whether `name` has a target."""
         return self._cached(name, self._usual) is not None
 
+    def route_of(self, target: Target) -> Route | None:
+        """The route that led to a target; None if none did."""
+        return None if target.route is None else self._routes[target.route][0]
+
     def _resolve(self, name: str, held: Held) -> Target | None:
+        target = self._found(name, held)
+        if target is not None:
+            return target
+        named = next((model for pattern, model in self._patterns if matches(pattern, name)), name)
+        target = None if named == name else self._found(named, held)
+        return None if target is None else replace(target, stands_in=True)
+
+    def _found(self, name: str, held: Held) -> Target | None:
         for candidate in self._spellings(name):
             target = self._routed(candidate, held)
             if target is not None:
@@ -227,6 +247,8 @@ def may_use(caller: Caller, name: str, target: Target) -> bool:
     """
     if not caller.may_reach(target.upstream.name) or caller.denies(name, *_names_of(target)):
         return False
+    if target.stands_in:
+        name = target.name
     return all(_allowed_by(models, name, target) for models in caller.lists)
 
 
@@ -260,7 +282,7 @@ def check_allowed(caller: Caller, name: str, target: Target) -> None:
     Raises:
         DragomanError: MODEL_NOT_FOUND.
     """
-    if not caller.allows(name) or not may_use(caller, name, target):
+    if not may_use(caller, name, target):
         raise model_not_found(name)
 
 
@@ -300,10 +322,16 @@ def takes_detour(target: Target, asked: ClientRequest, *, tools_alone: bool = Fa
 
 def model_not_found(name: str) -> DragomanError:
     """The error for a model that does not exist, or that the client may not use."""
+    message = f"The model {name[:200]!r} does not exist or you do not have access to it."
+    if name in BUILT_IN or matches(AUXILIARY, name):
+        message += (
+            " Claude Code asks for it by itself: in the configuration, [models] aliases or"
+            " auxiliary_model lead it to a model of yours."
+        )
     return DragomanError(
         Fault(
             FaultKind.MODEL_NOT_FOUND,
-            f"The model {name[:200]!r} does not exist or you do not have access to it.",
+            message,
             param="model",
             code="model_not_found",
         )

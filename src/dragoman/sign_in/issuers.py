@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.config.access_rules import SignInRule
 from dragoman.config.sign_in import JwtIssuer
@@ -34,6 +35,8 @@ _log = logging.getLogger("dragoman.gateway")
 
 _MOST_KNOWN: Final = 10_000
 """Tokens whose claims are remembered."""
+_LONGEST_TEAM: Final = 64
+"""Characters of a team's name."""
 _MOST_CLIENTS: Final = 10_000
 """Clients that are known at once: an issuer may name another one in each token."""
 
@@ -112,6 +115,9 @@ class JwtIssuers:
         if rule is None:
             self._count("no_rule")
             raise Denied(Denial.NO_RULE)
+        team = claims.get(issuer.team_claim) if issuer.team_claim else None
+        if isinstance(team, str) and 0 < len(team) <= _LONGEST_TEAM:
+            rule = replace(rule, team=team)
         name = f"{issuer.name}:{identity.name.removeprefix('sub:')}"
         return _Known(name, rule, float(claims["exp"]) + SKEW_S)
 
@@ -119,7 +125,7 @@ class JwtIssuers:
         """The digest under which the ring has a client, which is made one if it is none."""
         digest = hashlib.sha256(f"token of\0{known.name}".encode()).digest()
         rule = self._clients.get(known.name)
-        if rule is not known.rule or self._ring.caller(known.name) is None:
+        if rule != known.rule or self._ring.caller(known.name) is None:
             if rule is None and len(self._clients) >= _MOST_CLIENTS:
                 self.retire()
             self._clients[known.name] = known.rule

@@ -29,9 +29,12 @@ GUIDES = (*AGENTS, *EDITORS, *LIBRARIES)
 
 
 def find_guide(name: str) -> Guide | None:
-    """The guide of a client, named in any case, with or without what stands between the words."""
+    """The guide of a client, named in any case, with or without what stands between the words; its
+    first word is enough where it is that of one client."""
     wanted = _plain(name)
-    return next((guide for guide in GUIDES if _plain(guide.name) == wanted), None)
+    found = [guide for guide in GUIDES if _plain(guide.name) == wanted]
+    found = found or [guide for guide in GUIDES if _plain(guide.name.split()[0]) == wanted]
+    return found[0] if len(found) == 1 else None
 
 
 def _plain(name: str) -> str:

@@ -55,7 +55,8 @@ claude""",
         "says so: set `CLAUDE_CODE_MAX_CONTEXT_TOKENS` to what the model has, or it compacts too "
         "late. With "
         "`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1` the picker of `/model` shows those of this "
-        "gateway's models whose names have `claude` or `anthropic` in them. An "
+        "gateway's models whose names have `claude` or `anthropic` in them; people who sign in are "
+        "given all of theirs ([people](people.md#managed-settings)). An "
         "[MCP server](mcp.md) of the gateway: `claude mcp add --transport http NAME "
         '{url}/mcp/NAME --header "Authorization: Bearer $DRAGOMAN_KEY"`. A `max_tokens` above '
         "the upstream's limit is fitted to `max_output_tokens` of the route's capabilities.",
@@ -74,7 +75,8 @@ model_provider = "dragoman"
 name = "dragoman"
 base_url = "{url}/v1"
 env_key = "DRAGOMAN_KEY"
-wire_api = "responses\"""",
+wire_api = "responses"
+model_catalog_url = "{url}/v1/models\"""",
             ),
             ("shell", "codex"),
         ),
@@ -86,12 +88,13 @@ wire_api = "responses\"""",
         '`hosted_tools = "map"` in the options Messages upstreams search with their own. '
         "The grammar of a free-text tool is described to the model and not enforced. "
         "`text.verbosity` on Messages, `client_metadata` everywhere but on Responses.",
-        "`env_key` is the name of a variable, never the key itself. Set `model_context_window` to "
-        "what the model has, if Codex does not know it. "
+        "`env_key` is the name of a variable, never the key itself. By `model_catalog_url` Codex "
+        "knows the models that the key may use: their windows (`context_window` of the route's "
+        "capabilities, else what the upstream lists, else 128,000), their effort words "
+        "(`efforts`), and that they take `apply_patch`. "
         "With `supports_websockets = true` in the provider it conducts its conversation over a "
         "WebSocket and sends only what is new ([more](websocket.md)). "
-        "Codex offers more tools to models whose names it knows. To give them to another model, "
-        'route such a name: `match = "gpt-5.5"`, `model = "qwen3-coder"`. Messages upstreams '
+        "Messages upstreams "
         "cache only what is marked, and Codex marks nothing: set `auto_cache = true` in the "
         "route's capabilities. An [MCP server](mcp.md) of the gateway: `codex mcp add NAME --url "
         "{url}/mcp/NAME --bearer-token-env-var DRAGOMAN_KEY`.",

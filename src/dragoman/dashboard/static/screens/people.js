@@ -9,6 +9,7 @@ import { Empty, ErrorBanner, Panel, ScreenHead } from "../components/layout.js";
 import { keyStatus, StatusLabel } from "../components/status.js";
 import { numberColumn, Table, textColumn } from "../components/table.js";
 import { notify, notifyError } from "../components/toast.js";
+import { PeopleRights } from "./people_rights.js";
 
 const POLL_MS = 5_000;
 
@@ -58,6 +59,7 @@ export function People({ name }) {
         rows=${sessions} keyOf=${(session) => session.id} />
       ${!sessions.length && html`<${Empty}>There is no session.<//>`}
     <//>
+    <${PeopleRights} />
   `;
 }
 

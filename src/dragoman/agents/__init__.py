@@ -1,0 +1,1 @@
+"""What coding agents expect of a gateway beyond their protocols. Pure."""

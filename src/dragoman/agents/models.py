@@ -1,0 +1,33 @@
+"""A model as agents are shown it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from dragoman.prices.rates import Price
+
+UNKNOWN_WINDOW: Final = 128_000
+"""Tokens that agents are told to be the context window of a model whose window is not known."""
+
+
+class ShownModel(Struct, frozen=True, kw_only=True):
+    """One model under the name by which clients ask for it.
+
+    `label` is what people read in its place. `behaves_as` is the model of Anthropic whose requests
+    suit it, empty for the one of its own name. `context_window` and `max_output` are tokens, None
+    where they are not known, as is `price`. `efforts` are the effort words that it takes, none
+    where that is not known. `is_claude`: a model of Anthropic serves it.
+    """
+
+    name: str
+    label: str
+    description: str = ""
+    behaves_as: str = ""
+    context_window: int | None = None
+    max_output: int | None = None
+    images: bool = True
+    efforts: tuple[str, ...] = ()
+    price: Price | None = None
+    is_claude: bool = False
