@@ -36,6 +36,7 @@ FIXED = {
     "/v1/key": "nothing",
     "/v1/usage": "nothing",
     "/api/oauth/usage": "nothing",
+    "/managed/settings": "nothing",
     "/": "nothing",
     "/healthz": "nothing",
     "/readyz": "nothing",
