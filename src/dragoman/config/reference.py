@@ -158,8 +158,9 @@ _WORDS: Final[dict[Any, str]] = {
 def reference() -> str:
     """The whole page, in Markdown."""
     sections = [_section(heading, table) for heading, table in _TABLES]
-    managed = f"## `[managed_settings]`\n\n{attribute_docs(Config)['managed_settings']}\n"
-    return "\n".join([_INTRODUCTION, *sections, _wrapped(managed), _policies(), _builtin_names()])
+    managed = _wrapped(attribute_docs(Config)["managed_settings"])
+    sections.append(f"## `[managed_settings]`\n\n{managed}\n")
+    return "\n".join([_INTRODUCTION, *sections, _policies(), _builtin_names()])
 
 
 def _section(heading: str, table: type[Struct]) -> str:
