@@ -63,7 +63,7 @@ def test_two_people_have_different_rights(tmp_path: Path, monkeypatch: pytest.Mo
         assert [words[0] for words in explained[2:]] == ["simulate", "serve"]
         loaded = read_config(tmp_path / "dragoman.toml")
         with running_gateway(loaded.config, port=port) as running:
-            home = House(running, provider)
+            home = House(provider, running.base_url, f"http://127.0.0.1:{port}", gateway=running)
             ada, bob = (home.session(email)["access_token"] for email in people)
             for token, model, status in (
                 (ada, "sim-reasoning", 200),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Client, Models, OwnPrice, Route, Secret
+from dragoman.config import Client, Models, OwnPrice, Route, Secret, Telemetry
 from dragoman.config.access_rules import SignInRule
 from dragoman.lab.provider import Provider, serving
 from dragoman.lab.simulator.testing import RunningSimulator
@@ -56,7 +56,8 @@ def test_claude_code_has_the_models_and_prices_of_its_person(
     simulator: RunningSimulator, provider: Provider, tmp_path: Path
 ) -> None:
     """The picker has the routes that the person may use; a second start gets 304; the cost that it
-    shows is that of the gateway; and nothing that it asks for by itself is refused."""
+    shows is that of the gateway; its telemetry comes here; and nothing that it asks for by itself
+    is refused."""
     LOGGED.clear()
     port = free_port()
     made = replace(
@@ -71,9 +72,10 @@ def test_claude_code_has_the_models_and_prices_of_its_person(
         models=Models(auxiliary_model="small"),
         prices=(OwnPrice(model="sim-text", input="3", output="15", cached="0.3"),),
         managed_settings={"permissions": {"deny": ["WebFetch"]}},
+        telemetry=Telemetry(forward_to=Secret("http://127.0.0.1:1")),
     )
     with running_gateway(made, LOGGED.append, port) as running:
-        home = House(running, provider)
+        home = House(provider, running.base_url, f"http://127.0.0.1:{port}", gateway=running)
         (tmp_path / "ada").mkdir()
         (tmp_path / "bob").mkdir()
         ada = ClaudeCode(tmp_path / "ada", home.url)
@@ -85,8 +87,11 @@ def test_claude_code_has_the_models_and_prices_of_its_person(
         assert {line["model"] for line in lines} <= {"large", "claude-haiku-4-5-20251001"}
         cost = sum(Decimal(line["cost_usd"]) for line in lines)
         assert Decimal(str(json.loads(done.stdout)["total_cost_usd"])) == pytest.approx(cost)
+        assert {line["status"] for line in logged("POST /v1/metrics")} == {200}
         ada.begun_before()
         with terminal(ada.words, ada.work, ada.environment) as shown:
+            shown.until("send telemetry to the destination.*I trust these settings")
+            shown.press(ENTER)
             shown.until("House large")
             shown.press("/model", ENTER)
             rows = shown.until(r"Select model.*House large.*Enter to save")[0]

@@ -12,10 +12,8 @@ from click.testing import CliRunner
 from dragoman.cli import main
 from dragoman.config import ConfigError, Secret, parse_config
 from dragoman.config.credentials import OAuthCredentials
-from dragoman.config.mcp import McpServer
 from dragoman.lab.simulator.authority import Authority
 from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
-from dragoman.mcp.managed import claude_code_settings
 from tests.mcp.serving import desk
 from tests.mcp.stub import Handler, Stub
 
@@ -56,19 +54,6 @@ def test_the_command_lists_servers_of_a_gateway_that_does_not_run(tmp_path: Path
     assert "tokens of an authorisation server (client_credentials)" in done.output
     listed = CliRunner().invoke(main, ["mcp", "list", "--config", str(file), "--json"])
     assert json.loads(listed.output)[0]["calls"] == 0
-
-
-def test_managed_settings_have_the_servers_of_a_team() -> None:
-    servers = (
-        McpServer(name="tickets", url="https://tickets.example.com/mcp", key=Secret("a-key")),
-        McpServer(name="wiki", url="https://wiki.example.com/mcp", tools=(), teams={"eng": ("*",)}),
-    )
-    ours = {"type": "http", "url": "https://llm.example.com/mcp/tickets"}
-    found = claude_code_settings(servers, "", "https://llm.example.com/")
-    assert found == {"managedMcpServers": {"tickets": ours}}
-    names = claude_code_settings(servers, "eng", "https://llm.example.com")["managedMcpServers"]
-    assert list(names) == ["tickets", "wiki"]
-    assert claude_code_settings((), "eng", "https://llm.example.com") == {}
 
 
 @pytest.fixture

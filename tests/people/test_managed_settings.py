@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.store import StoreError
-from dragoman.config import Client, Config, OwnPrice, Route, Secret, Team, parse_config
+from dragoman.config import Client, Config, OwnPrice, Route, Secret, Team, Telemetry, parse_config
 from dragoman.config.access_rules import SignInRule
 from dragoman.config.errors import ConfigError
+from dragoman.config.mcp import McpServer
 from dragoman.lab.provider import Provider
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import running_gateway
@@ -46,6 +47,11 @@ def settings(upstream: str, store: Path, provider: Provider, **more: Any) -> Con
         routes=ROUTES,
         prices=(OwnPrice(model="sim-text", input="1", output="5", cached="0.1"),),
         managed_settings=SHARED,
+        mcp_servers=(
+            McpServer(name="tickets", url="https://tickets.example.com/mcp"),
+            McpServer(name="wiki", url="https://wiki.example.com", tools=(), teams={"eng": ("*",)}),
+        ),
+        telemetry=Telemetry(forward_to=Secret("http://127.0.0.1:1")),
     )
 
 
@@ -56,7 +62,7 @@ def home(
     port, store = free_port(), tmp_path_factory.mktemp("managed") / "store.db"
     made = settings(simulator.base_url, store, provider, public_url=f"http://127.0.0.1:{port}")
     with running_gateway(made, port=port) as running:
-        yield House(running, provider)
+        yield House(provider, running.base_url, f"http://127.0.0.1:{port}", gateway=running)
 
 
 def told(home: House, token: str, **headers: str) -> Answer:
@@ -70,7 +76,7 @@ def test_people_get_the_settings_of_their_rule(home: House) -> None:
     assert answer.headers["etag"] == f'"{answer.json["checksum"]}"'
     found = answer.json["settings"]
     assert found["permissions"] == {"deny": ["WebFetch", "Bash(sudo:*)"], "allow": ["Read"]}
-    assert found["env"] == {"A": "1"}
+    assert found["env"]["A"] == "1"
     assert found["model"] == "large"
     assert [one["model"] for one in found["modelPicker"]["options"]] == ["small", "large"]
     assert found["modelPicker"]["options"][1]["behavesAs"] == "claude-opus-4-7"
@@ -94,6 +100,17 @@ def test_people_get_the_settings_of_their_rule(home: House) -> None:
     assert (found["model"], found["availableModels"]) == ("small", ["small"])
     keyed = told(home, KEY).json["settings"]
     assert keyed["availableModels"] == ["small", "large"]
+
+
+def test_agents_are_led_to_mcp_servers_and_telemetry(home: House) -> None:
+    ada, bob = (
+        told(home, home.session(one)["access_token"]).json["settings"] for one in (ADA, BOB)
+    )
+    assert ada["managedMcpServers"]["wiki"] == {"type": "http", "url": f"{home.public}/mcp/wiki"}
+    assert list(ada["managedMcpServers"]) == ["tickets", "wiki"]
+    assert list(bob["managedMcpServers"]) == ["tickets"]
+    assert ada["env"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == home.public
+    assert len(ada["env"]) == 1 + 6
 
 
 def test_settings_that_are_known_are_not_sent_again(home: House) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
 from typing import Any, Final
@@ -48,6 +48,26 @@ def settings_of(
     may ask for."""
     own: JsonObject = reduce(merged, written, {})
     return {**_generated(models, built_in), **own}
+
+
+def mcp_settings(servers: Mapping[str, str]) -> JsonObject:
+    """The settings that give a person MCP servers, each with its address: the program signs in
+    there by itself."""
+    found = {name: {"type": "http", "url": url} for name, url in servers.items()}
+    return {"managedMcpServers": found} if found else {}
+
+
+def telemetry_settings(public_url: str) -> JsonObject:
+    """The settings with which Claude Code sends its telemetry here."""
+    exporters = {f"OTEL_{signal}_EXPORTER": "otlp" for signal in ("METRICS", "LOGS", "TRACES")}
+    return {
+        "env": {
+            "CLAUDE_CODE_ENABLE_TELEMETRY": "1",
+            **exporters,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": public_url,
+        }
+    }
 
 
 def _generated(models: Sequence[ShownModel], built_in: Sequence[ShownModel]) -> JsonObject:

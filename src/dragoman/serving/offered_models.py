@@ -6,10 +6,16 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from dragoman.agents.claude_code import BUILT_IN, settings_of
+from dragoman.agents.claude_code import (
+    BUILT_IN,
+    mcp_settings,
+    settings_of,
+    telemetry_settings,
+)
 from dragoman.agents.models import ShownModel
 from dragoman.config import Config, Route
 from dragoman.config.access_rules import SignInRule
+from dragoman.config.mcp import PATH
 from dragoman.config.names import ALIASES
 from dragoman.keys.ring import Caller
 from dragoman.prices.lookup import Prices
@@ -42,7 +48,18 @@ class OfferedModels:
         layers = [one for one in written if one is not None]
         if not layers:
             return None
+        layers = [*self._of_gateway(caller.team), *layers]
         return settings_of(layers, self.to(caller, now), self._shown(BUILT_IN, caller, now))
+
+    def _of_gateway(self, team: str) -> Iterator[JsonObject]:
+        """Settings that lead agents to what else the gateway has."""
+        sign_in = self._config.sign_in
+        if sign_in is not None:
+            public_url = sign_in.public_url.rstrip("/")
+            servers = [one for one in self._config.mcp_servers if one.tools_of(team)]
+            yield mcp_settings({one.name: f"{public_url}{PATH}{one.name}" for one in servers})
+            if self._config.telemetry.forward_to is not None:
+                yield telemetry_settings(public_url)
 
     def _names(self) -> Iterator[str]:
         yield from (route.match for route in self._config.routes if "*" not in route.match)
