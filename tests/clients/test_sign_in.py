@@ -50,8 +50,9 @@ def test_claude_code_signs_in_and_out(
         requests = len(logged("POST /v1/messages"))
         refused = program.turn()
         assert refused.returncode == 1
-        assert "sign in again" in refused.stdout
-        assert [line["status"] for line in logged("POST /v1/messages")[requests:]] == [401]
+        assert "sign in again" in refused.stderr
+        assert logged("GET /managed/settings")[-1]["status"] == 401
+        assert logged("POST /v1/messages")[requests:] == []
 
 
 @pytest.mark.slow
