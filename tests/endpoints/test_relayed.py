@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.config import Admin, Config, Secret, Storage, Timeouts
+from dragoman.config.limits import Limit
 from dragoman.config.settings import RequestLogSettings
 from dragoman.endpoints.multipart import MOST_PARTS
 from dragoman.endpoints.uploads import HELD_BYTES
@@ -38,7 +39,7 @@ from tests.endpoints.takers import (
     taking,
 )
 from tests.gateway.administration import TOKEN, eventually
-from tests.gateway.http import AUTH
+from tests.gateway.http import AUTH, KEY
 from tests.gateway.services import until
 from tests.gateway.sessions import ask
 
@@ -199,6 +200,37 @@ def test_heads_with_which_no_form_is_read(
     found = send(gateway, speech(1000, MODEL), **headers)
     assert found.status == status
     assert "message" in found.json["error"]
+    assert not taker.calls
+
+
+@pytest.mark.parametrize("path", [TRANSCRIPTIONS, EDITS])
+@pytest.mark.parametrize("header", ["authorization", "x-api-key", "x-goog-api-key", "api-key"])
+def test_a_key_is_taken_in_every_header(
+    gateway: RunningGateway, taker: Taker, path: str, header: str
+) -> None:
+    value = f"Bearer {KEY}" if header == "authorization" else KEY
+    with client(gateway) as connection:
+        connection.send("POST", path, speech(100, MODEL), {**FORM, header: value})
+        assert connection.answer().status == 200
+    assert KEY not in str(taker.last.headers)
+
+
+@pytest.mark.parametrize(
+    ("rule", "status"),
+    [
+        ({"models": ("other",)}, 404),
+        ({"paths": ("/v1/chat/*",)}, 403),
+        ({"addresses": ("10.0.0.1",)}, 403),
+        ({"limits": (Limit(kind="requests", amount=0, window="1m"),)}, 429),
+    ],
+)
+def test_a_key_that_may_not_is_refused_before_an_upstream_is_asked(
+    taker: Taker, rule: dict[str, Any], status: int
+) -> None:
+    found = made(taker)
+    with serving(replace(found, clients=(replace(found.clients[0], **rule),))) as (gateway, _):
+        for path in (TRANSCRIPTIONS, EDITS):
+            assert send(gateway, speech(LARGE, MODEL), path).status == status
     assert not taker.calls
 
 

@@ -49,6 +49,26 @@ def test_a_body_of_any_size_is_given_as_it_comes(size: int, ahead: int) -> None:
         assert read_answer(sock)[2] == b"3"
 
 
+def test_the_chunks_of_one_read_are_given_as_one_piece() -> None:
+    taken: list[bytes] = []
+
+    async def app(request: Request) -> None:
+        def take(data: bytes) -> bool:
+            taken.append(data)
+            return True
+
+        while await request.pipe(take, LIMIT):
+            pass
+        request.respond(200)
+
+    with running(app) as server, server.connect() as sock:
+        chunks = b"a\r\n0123456789\r\n" * 5000 + b"0\r\n\r\n"
+        sock.sendall(POST + b"transfer-encoding: chunked\r\n\r\n" + chunks)
+        assert read_answer(sock)[0] == 200
+    assert b"".join(taken) == b"0123456789" * 5000
+    assert len(taken) < 100
+
+
 def test_an_application_that_takes_nothing_leaves_the_body_with_the_client() -> None:
     """While a sink says that it is full, at most 128 KB are read."""
     go_on = asyncio.Event()

@@ -14,7 +14,7 @@ class Arrival:
     """Watches the body of one request at a time; `received` is always the size of what came so
     far."""
 
-    __slots__ = ("_framed", "_limits", "_mark", "_seen", "_silent", "_until")
+    __slots__ = ("_framed", "_limits", "_mark", "_seen", "_silent", "_until", "is_dense")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -30,10 +30,13 @@ class Arrival:
         self._silent = 0
         """The last of these, which contained nothing of the body itself."""
         self._seen = 0
+        self.is_dense = False
+        """Whether the last read was of chunks that are mostly body."""
 
     def is_framed_well(self, size: int, received: int) -> bool:
         """Whether a chunked body, of which a read brought `size` bytes, is not mostly chunk sizes,
         extensions or trailers. The parser buffers a trailer until it is complete."""
+        self.is_dense = size < 2 * (received - self._seen)
         self._silent = 0 if received != self._seen else self._silent + size
         self._seen = received
         self._framed += size

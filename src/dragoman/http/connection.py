@@ -142,7 +142,10 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         request = self._request
-        is_short = self._upgraded is None if request is None else request.length < 0
+        if request is None:
+            is_short = self._upgraded is None
+        else:
+            is_short = request.length < 0 and not (request.is_piped and self._arrival.is_dense)
         return self.context.short_view if is_short else self.context.view
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -256,6 +259,8 @@ class Connection(asyncio.BufferedProtocol, Link):
         if request.length < 0 and not self._arrival.is_framed_well(size, request.received):
             self._break(Problem.BODY_MALFORMED)
             return
+        if request.is_piped and request.length < 0:
+            request.pass_chunks()
         if request.unwanted:
             self._discard(size)
         elif request.held > request.reserved and not request.reserve(

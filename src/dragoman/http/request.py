@@ -305,7 +305,7 @@ class Request:
             return
         if self.received > self._limit >= 0:
             self.fail(Problem.BODY_TOO_LARGE)
-        elif self._sink is not None:
+        elif self._sink is not None and self.length >= 0:
             self._pass(self._sink, data)
         elif self._whole is not None:
             self._whole.write(data)
@@ -317,6 +317,13 @@ class Request:
             self._body = b""
         else:
             self._body = data
+
+    def pass_chunks(self) -> None:
+        """All chunks of one read came: pass them on as one piece."""
+        if self._sink is not None and self.held:
+            data = self._collected()
+            self._body, self._whole = b"", None
+            self._pass(self._sink, data)
 
     def _pass(self, sink: BodySink, data: bytes) -> None:
         self._taken += len(data)
