@@ -140,6 +140,12 @@ def test_a_client_that_waits_to_be_asked_for_its_form(
     assert "expect" not in taker.last.headers
 
 
+@pytest.mark.parametrize("value", [b"maybe", b"{", b"", b"True", b"\xff"])
+def test_fields_that_are_no_words_pass(gateway: RunningGateway, taker: Taker, value: bytes) -> None:
+    body = speech(100, MODEL, part("stream", value), part("n", value), part("user", value))
+    assert send(gateway, body).json == TEXT
+
+
 TOO_MANY = [part("x", b"")] * (MOST_PARTS + 1)
 
 

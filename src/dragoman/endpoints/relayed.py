@@ -3,6 +3,7 @@ name of the model."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 
@@ -36,8 +37,9 @@ _FIELDS: Mapping[str, int] = {
 _MOST_SIGNED = 8 * 1024 * 1024
 """Bytes of a body that is held because its signature goes before it."""
 
+_WORD = re.compile(rb"true|false|[1-9]\d{0,8}")
 _WORDS = ("stream", "n")
-"""Those that are words or numbers of JSON; what is neither counts as null."""
+"""The fields that are taken for words and numbers of JSON, where they are such."""
 
 
 class RelayedBodies:
@@ -94,11 +96,12 @@ class RelayedBodies:
         path, is_root = path_at(plan.upstream, call.row.path, plan.target.model)
         renamed = {} if plan.target.model == call.model else {"model": plan.target.model.encode()}
         body = upload.body(renamed)
-        headers = {
-            name: incoming.headers[name.encode()].decode("latin-1")
-            for name in ("content-type", "accept")
-            if name.encode() in incoming.headers
-        }
+        headers = {}
+        if incoming.codec.name == plan.upstream.codec.name:
+            headers = incoming.codec.endpoint.passed_on(incoming.headers)
+        for name in (b"content-type", b"accept"):
+            if name in incoming.headers:
+                headers[name.decode()] = incoming.headers[name].decode("latin-1")
         is_signed = self._exchange.upstreams.builders.of(lease.account).signs_bodies
         sent = body if isinstance(body, bytes) or not is_signed else await body.whole(_MOST_SIGNED)
         answer, builder = await self._exchange.send(
@@ -129,7 +132,9 @@ class RelayedBodies:
 def _members_of(upload: Upload, incoming: IncomingRequest) -> Members:
     """The fields of a form, as members of an object. The size of its files is that of the body."""
     raw = {
-        name: part.value if name in _WORDS else to_json(part.value.decode("utf-8", "replace"))
+        name: part.value
+        if name in _WORDS and _WORD.fullmatch(part.value)
+        else to_json(part.value.decode("utf-8", "replace"))
         for name, part in upload.fields.items()
     }
     raw["file"] = b"%d" % max(incoming.length, upload.read)

@@ -259,7 +259,7 @@ class Passing:
             return left >= 0
 
         if self.length > limit or await self.pipe(keep) or left < 0:
-            message = f"The request body exceeds {limit} bytes, which its upstream has signed."
+            message = f"The request body exceeds {limit} bytes: its upstream takes it signed."
             raise refusal(FaultKind.TOO_LARGE, message)
         return b"".join(pieces)
 
