@@ -54,7 +54,7 @@ class Taken:
 
     @property
     def key(self) -> str:
-        return self.headers["authorization"].removeprefix("Bearer ")
+        return self.headers.get("authorization", "").removeprefix("Bearer ")
 
     def read(self, size: int) -> bytes:
         """So many bytes of the connection.

@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.config import Admin, Config, Secret, Storage, Timeouts
+from dragoman.config.credentials import AwsCredentials
 from dragoman.config.limits import Limit
 from dragoman.config.settings import RequestLogSettings
 from dragoman.endpoints.multipart import MOST_PARTS
 from dragoman.endpoints.uploads import HELD_BYTES
+from dragoman.lab.simulator.authority import KEY_ID, SECRET, Authority
+from dragoman.lab.simulator.recording import RecordedRequest
 from dragoman.server.testing import RunningGateway
 from tests.endpoints.serving import config, serving, upstream
 from tests.endpoints.takers import (
@@ -399,6 +402,38 @@ def test_a_missing_endpoint_blames_no_account(gateway: RunningGateway, taker: Ta
     before = [pool.state(one.name) for one in pool.accounts()]
     assert send(gateway, speech(LARGE, MODEL)).status == 404
     assert [pool.state(one.name) for one in pool.accounts()] == before
+
+
+def test_a_form_that_is_signed_is_held_up_to_eight_megabytes(taker: Taker) -> None:
+    found = made(taker)
+    signed = AwsCredentials(
+        access_key_id=KEY_ID, secret_access_key=Secret(SECRET), signing_name="bedrock"
+    )
+    account = replace(found.accounts[0], key=None, region="us-east-1", credentials=signed)
+    server = replace(found.server, upload_limit_bytes=2 * LIMIT)
+
+    def take(taken: Taken) -> None:
+        taken.take()
+        taken.say(TEXT)
+
+    taker.usual = take
+    with serving(replace(found, accounts=(account,), server=server)) as (gateway, _):
+        body = speech(LARGE, MODEL)
+        assert send(gateway, body).json == TEXT
+        sent = RecordedRequest(
+            1,
+            "POST",
+            TRANSCRIPTIONS,
+            "",
+            tuple(taker.last.headers.items()),
+            bytes(taker.last.body),
+        )
+        assert Authority().check_signature(sent) == KEY_ID
+        with client(gateway) as connection:
+            headers = {**AUTH, **FORM, "content-length": "9000000"}
+            connection.send("POST", TRANSCRIPTIONS, body[:300_000], headers)
+            assert connection.answer().status == 413
+    assert len(taker.calls) == 1
 
 
 def test_a_slow_upstream_holds_the_client_back(gateway: RunningGateway, taker: Taker) -> None:
