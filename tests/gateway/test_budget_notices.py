@@ -17,6 +17,7 @@ from dragoman.config.windows import Fixed, span_of
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.limits.messages import Refused
 from dragoman.limits.rules import Rule
+from dragoman.protocols.budgets import Standing
 from dragoman.protocols.settings import make_options
 from dragoman.server.testing import RunningGateway
 from dragoman.serving.limits.responses import is_held_back
@@ -272,3 +273,8 @@ def test_what_is_used_up_is_told_apart_from_what_cannot_be_counted() -> None:
                                        ("100", "share", False)):  # fmt: skip
         rule = Rule(limit("cost", amount, "month", when_away=when_away), "key")
         assert is_held_back(rule, refusal, now) is is_held
+
+
+def test_a_share_of_just_so_many_percent_is_told_as_that() -> None:
+    told = [Standing(0.0, percent / 100, 1.0, 1.0, "").percent for percent in range(120)]
+    assert told == [*range(100), *[100] * 20]

@@ -17,6 +17,8 @@ ClientHeaders = Mapping[bytes, bytes]
 Headers = list[tuple[bytes, bytes]]
 
 _DAY_S: Final = 86_400
+_ROUNDING: Final = 1e-9
+"""What a share of just so many percent may lack of that, as a binary number."""
 
 
 class Standing(Struct, frozen=True, gc=False):
@@ -38,7 +40,7 @@ class Standing(Struct, frozen=True, gc=False):
     @property
     def percent(self) -> int:
         """The used part in whole percent, less than 100 as long as something is left."""
-        return int(min(self.share, 1.0) * 100)
+        return int(min(self.share, 1.0) * 100 + _ROUNDING)
 
     @property
     def resets(self) -> int | None:
@@ -75,26 +77,14 @@ class Spending(Struct, frozen=True):
     week: int | None = None
 
 
-def no_notice(client: ClientHeaders, standing: Standing) -> Headers:
-    """The `notice` of a protocol whose programs show no budgets."""
-    return []
-
-
-def no_refusal(
-    client: ClientHeaders, fault: Fault, standing: Standing | None
-) -> tuple[Fault, Headers] | None:
-    """The `refusal` of a protocol whose programs show no budgets."""
-    return None
-
-
 class BudgetNotices(Struct, frozen=True, kw_only=True):
     """How programs of a protocol are told of budgets. Which program asks is known by the headers of
     its request."""
 
-    notice: Callable[[ClientHeaders, Standing], Headers] = no_notice
+    notice: Callable[[ClientHeaders, Standing], Headers] = lambda client, standing: []
     """Headers of a good answer to a client with a budget."""
     refusal: Callable[[ClientHeaders, Fault, Standing | None], tuple[Fault, Headers] | None] = (
-        no_refusal
+        lambda client, fault, standing: None
     )
     """The error, and its headers, for a client whose budget is used up, or cannot be counted (no
     standing); None if this client is told as any other."""

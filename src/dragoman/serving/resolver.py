@@ -64,9 +64,9 @@ class RequestResolver:
         record.stream = request.stream
         if len(model) > LONGEST_MODEL:
             raise model_not_found(model)
-        purpose = incoming.codec.endpoint.purpose
-        if purpose is not None:
-            record.purpose = purpose(incoming.headers)
+        read_purpose = incoming.codec.endpoint.purpose
+        if read_purpose is not None:
+            record.purpose = read_purpose(incoming.headers)
         plan = self._plans.of(caller, model, record.purpose)
         if caller.names_models:
             for other in request.named_models():

@@ -18,7 +18,7 @@ from dragoman.protocols.budgets import (
 )
 from dragoman.protocols.fields import JsonObject
 
-PROGRAM: Final = b"x-claude-code-session-id"
+_PROGRAM: Final = b"x-claude-code-session-id"
 """A header that all requests of Claude Code have, and of nobody else."""
 
 _UNIFIED: Final = b"anthropic-ratelimit-unified-"
@@ -51,7 +51,7 @@ def refusal(
 ) -> tuple[Fault, Headers] | None:
     """The function behind `BudgetNotices.refusal`. Other programs are told with another status:
     some try again after this one whatever its headers say."""
-    if PROGRAM not in client:
+    if _PROGRAM not in client:
         return None
     if standing is None:
         reason = (_UNIFIED + b"overage-disabled-reason", b"fetch_error")

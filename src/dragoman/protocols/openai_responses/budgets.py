@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.canonical.errors import Fault
 from dragoman.protocols.budgets import BudgetNotices, ClientHeaders, Headers, Standing
 
-PROGRAM: Final = b"x-codex-window-id"
+_PROGRAM: Final = b"x-codex-window-id"
 """A header that all requests of Codex have, and of nobody else."""
 
 _STATUS: Final = 429
@@ -21,7 +21,7 @@ _LONGEST: Final = 500
 
 def notice(client: ClientHeaders, standing: Standing) -> Headers:
     """The function behind `BudgetNotices.notice`."""
-    if PROGRAM not in client:
+    if _PROGRAM not in client:
         return []
     owner = "team budget" if standing.is_team else "budget"
     name = (b"x-codex-limit-name", f"{owner}{standing.window}".encode())
@@ -43,7 +43,7 @@ def refusal(
     """The function behind `BudgetNotices.refusal`. Codex shows no message of this error, but that
     in a header, unless another names the limit or says by its type that it is one of spending; then
     it has words of its own."""
-    if PROGRAM not in client or standing is None:
+    if _PROGRAM not in client or standing is None:
         return None
     details = {"type": _CODE, "resets_at": standing.resets}
     # In the middle of its sentence.
