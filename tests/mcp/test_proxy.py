@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from dragoman.config import Secret
+from dragoman.config import RequestCheck, Secret
 from dragoman.mcp import streams
+from dragoman.server.testing import running_gateway
 from tests.gateway.administration import eventually
 from tests.gateway.http import call, events
-from tests.mcp.serving import ADA, ADMIN, BOB, EVE, PATH, SERVER_KEY, Desk, answered, desk
+from tests.gateway.posts import posts
+from tests.mcp.serving import ADA, ADMIN, BOB, EVE, PATH, SERVER_KEY, Desk, answered, config, desk
 from tests.mcp.stub import SESSION, TOOLS, Handler, Stub, result, running_stub
 
 
@@ -340,6 +343,24 @@ def test_the_key_may_be_in_a_header_of_its_own(stub: Stub) -> None:
         seen = stub.received[-1].headers
         assert seen["x-tickets-key"] == "in-a-header"
         assert "authorization" not in seen
+
+
+def test_the_operator_s_check_sees_calls(stub: Stub) -> None:
+    with posts() as check:
+        made = replace(
+            config(stub.url), request_check=RequestCheck(url=Secret(f"{check.url}/check"))
+        )
+        with running_gateway(made) as gateway:
+            running = Desk(gateway, stub)
+            check.answer = lambda post: (200, b'{"block": false}')
+            assert running.call("get_ticket").status == 200
+            assert check.got[-1].json["body"]["params"]["name"] == "get_ticket"
+            before = len(stub.received)
+            check.answer = lambda post: (200, b'{"block": true, "reason": "Not this one."}')
+            answer = running.call("get_ticket")
+            assert (answer.status, answer.json["id"]) == (400, None)
+            assert "Not this one." in answer.json["error"]["message"]
+            assert len(stub.received) == before
 
 
 def test_what_a_stream_lists_is_filtered_too(stub: Stub) -> None:

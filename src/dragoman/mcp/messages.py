@@ -108,12 +108,10 @@ def _check_spelling(found: dict[str, Raw], known: tuple[str, ...], id: bytes | N
 
 
 def error_answer(id: bytes | None, code: int, message: str) -> bytes:
-    """An answer with an error, to the request of this id; None for no request."""
+    """An answer with an error, to the request of this id; None if that is not known."""
     error = {"code": code, "message": message}
-    answer: dict[str, object] = {"jsonrpc": "2.0"}
-    if id is not None:
-        answer["id"] = Raw(id)
-    return _encode(answer | {"error": error})
+    given = None if id is None else Raw(id)
+    return _encode({"jsonrpc": "2.0", "id": given, "error": error})
 
 
 class Answer(Struct, frozen=True):
