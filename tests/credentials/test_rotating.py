@@ -25,14 +25,19 @@ from dragoman.accounts.credentials.sources import obtain
 from dragoman.accounts.credentials.stored_logins import StoredLogins
 from dragoman.accounts.store import Store
 from dragoman.config import Account, ConfigError, Secret, parse_config
-from dragoman.config.credentials import OAuthCredentials
-from dragoman.lab.simulator.authority import Failing
+from dragoman.config.credentials import Credentials, OAuthCredentials
+from dragoman.lab.simulator.authority import KEY_ID, SECRET, Failing
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
-from tests.credentials.environments import BASE, PLACE, Clouds
+from tests.credentials.environments import BASE, PLACE, Clouds, settings_of
 from tests.credentials.given import config
 
 T = TypeVar("T")
+ROLE = (
+    f'kind = "aws", access_key_id = "{KEY_ID}", secret_access_key = "{SECRET}", '
+    'role_arn = "arn:aws:iam::123456789012:role/gateway"'
+)
+STS = {"AWS_ENDPOINT_URL_STS": BASE}
 
 
 class Killed(BaseException):
@@ -77,8 +82,14 @@ class Instance:
             refresh_token=Secret(token),
             client_id="gw",
         )
+        return await self.obtain_by(settings, asked)
+
+    async def assume(self, asked: Obtain | None = None) -> Credential:
+        return await self.obtain_by(settings_of(ROLE), asked)
+
+    async def obtain_by(self, settings: Credentials, asked: Obtain | None) -> Credential:
         account = Account(name="login", upstream="cloud", credentials=settings)
-        environment = Environment(self.fetch, self._clock, {})
+        environment = Environment(self.fetch, self._clock, STS)
         return await obtain(account, PLACE, asked or Obtain(""), environment, self._keeper)
 
 
@@ -124,6 +135,37 @@ async def test_instances_share_what_one_has_redeemed(store: SqliteStore, clouds:
     renewed = await asyncio.gather(*(one.obtain(asked=dead) for one in instances))
     assert len({one.headers for one in renewed}) == 1
     assert clouds.authority.asked["oauth"] == 2
+
+
+async def test_instances_assume_a_role_once(store: SqliteStore, clouds: Clouds) -> None:
+    """B41: what costs a call of STS is shared, and replaced once for all when it is refused."""
+    clouds.authority.life_s = 3600.0
+    instances = [Instance(store, clouds) for _ in range(4)]
+    found = await asyncio.gather(*(instance.assume() for instance in instances))
+    assert len({one.keys for one in found}) == clouds.authority.issued["sts"] == 1
+    dead = Obtain("", found[0])
+    renewed = await asyncio.gather(*(one.assume(dead) for one in instances))
+    assert len({one.keys for one in renewed}) == 1
+    assert clouds.authority.issued["sts"] == 2
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_role_is_assumed_whoever_is_killed(
+    store: SqliteStore, clouds: Clouds, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B41: a role may be assumed again, so nobody has to act."""
+    monkeypatch.setattr(rotating, "REDEEMING_S", 0.05)
+    clouds.authority.life_s = 3600.0
+    with pytest.raises(Killed):
+        await Instance(store, clouds, steps).assume()
+    assert (await Instance(store, clouds).assume()).keys is not None
+
+
+async def test_a_role_is_assumed_without_the_store(tmp_path: Path, clouds: Clouds) -> None:
+    closed = SqliteStore(tmp_path / "closed.db")
+    closed.close()
+    clouds.authority.life_s = 3600.0
+    assert (await Instance(closed, clouds).assume()).keys is not None
 
 
 @pytest.mark.parametrize("steps", range(8))

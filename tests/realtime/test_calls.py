@@ -230,3 +230,19 @@ def test_nothing_of_a_secret_can_be_read_in_the_store(
     for secret in (value, *simulator.app.realtime.secrets):
         assert secret.encode() not in kept
         assert secret not in json.dumps(lines)
+
+
+def test_a_call_that_nobody_could_count_is_ended(
+    serving: tuple[RunningGateway, list[Any]],
+    simulator: RunningSimulator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Calls: without its second connection a call does not go on, and its client is told."""
+    gateway, _ = serving
+    vendor = simulator.app.realtime
+    monkeypatch.setattr(vendor, "handshake_fault", 500)
+    asked: Any = SESSION
+    with client(gateway) as sdk, pytest.raises(openai.APIStatusError) as raised:
+        sdk.realtime.calls.create(sdp=SDP, session=asked)
+    assert raised.value.status_code >= 500
+    assert {tuple(one.actions) for one in vendor.calls.values()} == {("hangup",)}

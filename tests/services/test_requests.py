@@ -14,8 +14,9 @@ import openai
 import pytest
 
 from dragoman.canonical.errors import InvalidRequest, Refused
-from dragoman.config import parse_config
+from dragoman.config import Upstream, parse_config
 from dragoman.config.errors import ConfigError
+from dragoman.endpoints.wire import path_at
 from dragoman.protocols import CODECS
 from dragoman.protocols.settings import make_capabilities
 from dragoman.translation import Call, CallSettings, ClientRequest
@@ -161,6 +162,36 @@ def test_azure_is_asked_as_by_the_sdk() -> None:
     base_url = "https://res.openai.azure.com/openai?api-version=2024-10-21"
     assert (*target_of(base_url, call), sent(call)) == by_sdk(ask)
     assert call.headers("k")["api-key"] == "k"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/completions", "/embeddings", "/images/generations", "/images/edits"),
+        *("/audio/speech", "/audio/transcriptions", "/audio/translations"),
+    ],
+)
+def test_other_endpoints_of_azure_are_where_the_sdk_has_them(path: str) -> None:
+    """B12: each path of a deployment, also of those whose bodies are forms."""
+    base_url = "https://res.openai.azure.com/openai?api-version=2024-10-21"
+
+    def ask(http_client: httpx2.Client) -> None:
+        with openai.AzureOpenAI(
+            azure_endpoint="https://res.openai.azure.com",
+            api_version="2024-10-21",
+            api_key="k",
+            http_client=http_client,
+            max_retries=0,
+        ) as client:
+            client.post(path, body={"model": "my-gpt"}, cast_to=object)
+
+    azure = Upstream(
+        name="azure", protocol="openai_chat", service="azure_deployments", base_url=base_url
+    )
+    ours, is_root = path_at(azure, f"/v1{path}", "my-gpt")
+    assert not is_root
+    url = join_url(base_url, azure.endpoint.version + ours)
+    assert url.removeprefix("https://res.openai.azure.com") == "?".join(by_sdk(ask)[:2])
 
 
 def test_responses_of_azure_have_no_deployment_in_the_path() -> None:

@@ -1,5 +1,7 @@
-"""Refresh tokens that are replaced with each use, so that none is ever redeemed twice: not by two
-instances, and not again after one has ended between redeeming it and storing what came of it.
+"""Credentials that instances share: refresh tokens that are replaced with each use, and roles.
+
+No refresh token is ever redeemed twice: not by two instances, and not again after one has ended
+between redeeming it and storing what came of it.
 
 The latest is in the store, encrypted. Whoever redeems it says so there before, by replacing what it
 has read: of several, one can.
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -137,6 +140,47 @@ async def _redeemed(
             if not left:
                 raise
             await asyncio.sleep(_LOOK_AGAIN_S)
+    return credential
+
+
+async def shared(
+    logins: LoginStore,
+    name: str,
+    given: str,
+    asked: Obtain,
+    obtain: Callable[[], Awaitable[Credential]],
+    environment: Environment,
+) -> Credential:
+    """A credential that costs a call, obtained once for all instances that share a store. `given`
+    names what it is obtained with. Each obtains its own while the store cannot be used.
+
+    Raises:
+        CredentialError: there is none.
+    """
+    mark = hashlib.sha256(given.encode()).hexdigest()[:16]
+    try:
+        while True:
+            sealed, text = await logins.read(name)
+            stored = msgspec.msgpack.decode(text, type=StoredLogin) if text else None
+            if stored is None or stored.given != mark:
+                stored = StoredLogin(mark, "")
+            now = environment.clock()
+            if stored.credential is not None and _is_new(stored.credential, asked.dead, now):
+                return stored.credential
+            if not stored.redeeming or abs(now - stored.redeeming) >= REDEEMING_S:
+                claim = await logins.swap(name, sealed, _written(replace(stored, redeeming=now)))
+                if claim is not None:
+                    break
+            await asyncio.sleep(_LOOK_AGAIN_S)
+    except CredentialError:
+        return await obtain()
+    after = replace(stored, redeeming=0.0)
+    try:
+        credential = await obtain()
+        after = replace(after, credential=credential)
+    finally:
+        with suppress(CredentialError):
+            await logins.swap(name, claim, _written(after))
     return credential
 
 

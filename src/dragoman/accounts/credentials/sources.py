@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from dragoman.accounts.credentials.aws import obtain_aws
 from dragoman.accounts.credentials.azure import obtain_azure
@@ -12,7 +13,7 @@ from dragoman.accounts.credentials.io import Environment
 from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.oauth import obtain_oauth, obtain_printed, obtain_renewed
 from dragoman.accounts.credentials.place import Place
-from dragoman.accounts.credentials.rotating import LoginStore
+from dragoman.accounts.credentials.rotating import LoginStore, shared
 from dragoman.config import Account
 from dragoman.config.credentials import (
     AwsCredentials,
@@ -30,8 +31,8 @@ async def obtain(
     environment: Environment,
     logins: LoginStore | None = None,
 ) -> Credential:
-    """A credential of an account, for requests that are sent to `place`. `logins` keeps what is
-    replaced with each use; None: nothing can be kept.
+    """A credential of an account, for requests that are sent to `place`. `logins` keeps what
+    instances share; None: nothing can be kept.
 
     Raises:
         CredentialError: there is none.
@@ -55,7 +56,11 @@ async def _obtained(
     settings = await asyncio.to_thread(reread, account.credentials)
     failure = asked.failure
     if isinstance(settings, AwsCredentials):
-        return await obtain_aws(settings, place, failure, environment)
+        assume = partial(obtain_aws, settings, place, failure, environment)
+        if settings.role_arn is None or logins is None:
+            return await assume()
+        given = f"{account.fingerprint} {place.url} {place.region}"
+        return await shared(logins, account.name, given, asked, assume, environment)
     if isinstance(settings, GoogleCredentials):
         return await obtain_google(settings, place, failure, environment)
     if isinstance(settings, AzureCredentials):

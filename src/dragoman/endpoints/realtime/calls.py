@@ -37,7 +37,6 @@ from dragoman.endpoints.table import Row
 from dragoman.endpoints.usage import Measured
 from dragoman.jsontext import JsonError, decoder, object_of
 from dragoman.protocols.base import to_json
-from dragoman.serving.failures import Failure
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.upstream.relayed_socket import RelayedSocket
 from dragoman.upstream.request import UpstreamRequest
@@ -168,10 +167,11 @@ class RealtimeCalls:
                 raise UpstreamError.unreadable("it does not name the call")
             expires = time.time() + _CALL_S
             kept = ClientSecret(caller.name, call.model, lease.account.name, "", expires)
-            await self._parts.secrets().keep_call(name, kept)
             try:
+                await self._parts.secrets().keep_call(name, kept)
                 socket = await open_socket(self._exchange, call, lease, {"call_id": name})
-            except Failure:
+            except BaseException:
+                # Nobody would count it.
                 await self._hang_up(lease.account.name, name)
                 raise
             watched = _Watched(socket, meter)
@@ -201,7 +201,7 @@ class RealtimeCalls:
                 await builder.ready()
                 request = _posted(f"/calls/{name}/hangup", b"")(builder)
                 (await upstreams.client.send(request)).close()
-        except (Exception, TimeoutError):
+        except Exception:
             _log.warning("a realtime call could not be ended: it may go on until its hour is over")
 
     async def _act(

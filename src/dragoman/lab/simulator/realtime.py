@@ -50,13 +50,15 @@ class Call:
 class Realtime:
     """What the vendor holds: secrets of clients with their sessions and ends, calls by id, and the
     open sessions. ``handshakes`` are their queries and headers; ``received`` are the messages of
-    all sessions, as they came."""
+    all sessions, as they came. With a ``handshake_fault`` all handshakes are answered by that
+    status."""
 
     secrets: dict[str, tuple[JsonObject, float]] = field(default_factory=dict)
     calls: dict[str, Call] = field(default_factory=dict)
     open: list["SimulatedSession"] = field(default_factory=list)
     received: list[bytes] = field(default_factory=list)
     handshakes: list[tuple[dict[str, str], Mapping[str, str]]] = field(default_factory=list)
+    handshake_fault: int = 0
 
     async def serve(self, context: RequestContext, request: Request) -> None:
         """Answer a request below ``/v1/realtime``."""
@@ -105,6 +107,8 @@ class Realtime:
         await context.reply.whole(status, given, body)
 
     def _open(self, context: RequestContext, request: Request, secret: JsonObject | None) -> None:
+        if self.handshake_fault:
+            raise ApiError(self.handshake_fault, "No session can be opened.", code="server_error")
         query = dict(parse_qsl(context.record.query))
         call = self.calls.get(query.get("call_id", ""))
         if "call_id" in query and call is None:
