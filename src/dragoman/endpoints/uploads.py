@@ -52,7 +52,9 @@ class Uploads(Struct, frozen=True):
             DragomanError: it is no form, too large, or malformed.
             ClientGone: the client left.
         """
-        self._check_length(incoming)
+        if incoming.length > self.limit_bytes:
+            message = f"The request body exceeds {self.limit_bytes} bytes."
+            raise refusal(FaultKind.TOO_LARGE, message)
         if b"content-encoding" in incoming.headers:
             message = "The body of a form must have no content encoding here: its fields are read."
             raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, message)
@@ -71,26 +73,12 @@ class Uploads(Struct, frozen=True):
             raise
         return upload
 
-    def raw(self, incoming: IncomingRequest) -> Upload:
-        """A body of which nothing needs to be read.
-
-        Raises:
-            DragomanError: it is too large.
-        """
-        self._check_length(incoming)
-        return Upload(incoming, self, None)
-
-    def _check_length(self, incoming: IncomingRequest) -> None:
-        if incoming.length > self.limit_bytes:
-            message = f"The request body exceeds {self.limit_bytes} bytes."
-            raise refusal(FaultKind.TOO_LARGE, message)
-
 
 class Upload:
-    """One body. `read` bytes of it have come. To be closed."""
+    """The body of one form. `read` bytes of it have come. To be closed."""
 
     def __init__(
-        self, incoming: IncomingRequest, uploads: Uploads, scanner: MultipartScanner | None
+        self, incoming: IncomingRequest, uploads: Uploads, scanner: MultipartScanner
     ) -> None:
         self._incoming = incoming
         self._uploads = uploads
@@ -106,12 +94,12 @@ class Upload:
     @property
     def fields(self) -> Mapping[str, Part]:
         """The wanted fields that have come."""
-        return {} if self._scanner is None else self._scanner.fields
+        return self._scanner.fields
 
     @property
     def parts(self) -> Sequence[Part]:
         """All parts that have begun."""
-        return () if self._scanner is None else self._scanner.parts
+        return self._scanner.parts
 
     @property
     def can_repeat(self) -> bool:
@@ -149,18 +137,16 @@ class Upload:
 
     async def pipe(self, sink: BodySink) -> bool:
         """As `IncomingRequest.pipe`; malformed parts are not passed."""
-        scanner = self._scanner
 
         def scan(data: bytes) -> bool:
             self.read += len(data)
-            if scanner is not None:
-                scanner.feed(data)
+            self._scanner.feed(data)
             return sink(data)
 
         try:
             goes_on = await self._incoming.pipe(scan, self._uploads.limit_bytes)
-            if not goes_on and scanner is not None:
-                scanner.finish()
+            if not goes_on:
+                self._scanner.finish()
         except BadMultipart as bad:
             raise _malformed(bad) from None
         return goes_on
