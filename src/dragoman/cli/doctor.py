@@ -20,9 +20,15 @@ from dragoman.cli.common import JSON, PROTOCOL, print_json
     multiple=True,
     help="A protocol to check, several times for several; by default all.",
 )
+@click.option("--embeddings", metavar="MODEL", help="Check embeddings of this model, too.")
 @JSON
 def doctor(
-    url: str, key: str, model: str | None, protocols: tuple[str, ...], as_json: bool
+    url: str,
+    key: str,
+    model: str | None,
+    protocols: tuple[str, ...],
+    embeddings: str | None,
+    as_json: bool,
 ) -> None:
     """Find out why a client shows nothing.
 
@@ -33,13 +39,23 @@ def doctor(
     """
     import asyncio
 
-    from dragoman.lab.doctor import PROTOCOLS, NoModel, Refused, State, Unreachable, examine
+    from dragoman.lab.doctor import (
+        PROTOCOLS,
+        NoModel,
+        Refused,
+        State,
+        Unreachable,
+        examine,
+        examine_embeddings,
+    )
 
     def say(line: str) -> None:
         click.echo(line, err=True)
 
     try:
-        findings = asyncio.run(examine(url, key, model, protocols or PROTOCOLS, say))
+        findings = list(asyncio.run(examine(url, key, model, protocols or PROTOCOLS, say)))
+        if embeddings is not None:
+            findings += asyncio.run(examine_embeddings(url, key, embeddings))
     except Unreachable as error:
         raise click.ClickException(f"nothing answers at {url}: {error}") from None
     except Refused as error:
@@ -49,12 +65,13 @@ def doctor(
         raise click.ClickException(f"{error}: name one with --model") from None
     except ValueError as error:
         raise click.ClickException(str(error)) from None
+    broken = any(finding.state is State.BROKEN for finding in findings)
     if as_json:
-        print_json({"broken": findings.broken, "checks": list(findings)})
+        print_json({"broken": broken, "checks": findings})
     else:
         for finding in findings:
             click.echo(finding)
         counts = {state: sum(one.state is state for one in findings) for state in State}
         click.echo(", ".join(f"{number} {state}" for state, number in counts.items()))
-    if findings.broken:
+    if broken:
         raise click.exceptions.Exit(1)

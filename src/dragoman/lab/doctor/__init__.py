@@ -3,6 +3,7 @@ other, and reports which of their needs are not met.
 """
 
 from dragoman.lab.doctor.checks import Check, Weight
+from dragoman.lab.doctor.embeddings import examine_embeddings
 from dragoman.lab.doctor.examine import PROTOCOLS, NoModel, Refused, Unreachable, examine
 from dragoman.lab.doctor.report import Finding, Findings, State
 
@@ -17,4 +18,5 @@ __all__ = [
     "Unreachable",
     "Weight",
     "examine",
+    "examine_embeddings",
 ]
