@@ -3,12 +3,10 @@ changed, downloaded and deleted, by the account that has them alone."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman import jsontext
@@ -18,28 +16,23 @@ from dragoman.config import Upstream
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
-from dragoman.endpoints.batch_files import BatchFile, batch_file
-from dragoman.endpoints.batch_lines import Requests, Results, Share
+from dragoman.endpoints.batch_lines import Results
 from dragoman.endpoints.batches import FIRST_LOOK_S, Batches, as_noted, has_ended, shares_of
+from dragoman.endpoints.bound_bodies import BoundBodies, Sending, is_anthropic
 from dragoman.endpoints.bound_lists import ListForm, asked_ids, asked_page, listed
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.exchange import EndpointExchange
-from dragoman.endpoints.faces import FACES
 from dragoman.endpoints.members import replaced
 from dragoman.endpoints.streams import deliver_bytes
 from dragoman.endpoints.table import Row
-from dragoman.endpoints.uploads import Upload, Uploads
 from dragoman.endpoints.vendors import endpoints_of, is_spoken
-from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
-from dragoman.protocols.bound_ids import named_in, not_held
+from dragoman.protocols.bound_ids import not_held
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.raw import join_list, join_object, split_list, split_object
 from dragoman.serving.answers import MOST_BYTES
 from dragoman.serving.bindings import service_at
 from dragoman.serving.bound_notes import BATCHES, SECOND_FORM, Noted, things_in
 from dragoman.serving.failures import Failure, failed_call
-from dragoman.serving.plan import Plan
 from dragoman.storage.bound import BoundId, Page
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import BodySource
@@ -51,34 +44,9 @@ UPSTREAM = b"x-dragoman-upstream"
 """Header in which a client names the upstream that is to make something."""
 _PASSED = (b"content-type", b"openai-beta", b"range")
 """Headers of clients that are passed on besides those of the protocol."""
-_FIELDS = {"purpose": 64}
-_MOST_HELD = 8 * 1024 * 1024
-"""Bytes of a JSON body that is not a batch."""
-_IN_A_TURN = 100
-"""Requests of a batch that are read before others have their turn."""
 _TAKEN = Fault(
     FaultKind.INTERNAL, "The service gave an id that it has given before.", code="server_error"
 )
-
-
-class Sending(Struct):
-    """What a request sends: a body that is held, or comes, or of a batch waits in a file; where its
-    models lead to, if it has any; what of it is for each of them; and the ids that it names. `held`
-    has what is reserved for a batch."""
-
-    body: bytes = b""
-    upload: Upload | None = None
-    file: BatchFile | None = None
-    plan: Plan | None = None
-    shares: Mapping[str, Share] = {}
-    named: Sequence[str] = ()
-    held: Record | None = None
-
-    def close(self) -> None:
-        """Free what is held."""
-        for one in (self.upload, self.file):
-            if one is not None:
-                one.close()
 
 
 class BoundThings:
@@ -88,9 +56,7 @@ class BoundThings:
         self._exchange = exchange
         self._bindings = exchange.upstreams.ids
         self._batches = Batches(exchange.parts)
-        server = exchange.server
-        self._spool_dir = server.spool_dir
-        self._uploads = Uploads(server.upload_limit_bytes, server.spool_dir)
+        self._bodies = BoundBodies(exchange.server, self._batches)
 
     async def serve(
         self,
@@ -115,7 +81,7 @@ class BoundThings:
             return
         # An unknown id is told before a body is read.
         (thing,) = await self._bindings.own([name], caller) if name else (None,)
-        sending = await self._read(row, incoming, caller)
+        sending = await self._bodies.read(row, incoming, caller)
         try:
             await self._send(row, thing, sending, incoming, caller, record)
         finally:
@@ -140,43 +106,6 @@ class BoundThings:
         if found is None:
             raise not_held(page.before or page.after)
         incoming.reply(200, to_json(listed(found, page, form)))
-
-    async def _read(self, row: Row, incoming: IncomingRequest, caller: Caller) -> Sending:
-        """What a request sends.
-
-        Raises:
-            DragomanError, ClientGone: it cannot be read, or is no request.
-        """
-        if row.method != "POST":
-            return Sending()
-        chosen: list[Plan] = []
-        rename = self._batches.rename(caller, incoming.codec, chosen)
-        media = incoming.headers.get(b"content-type", b"")
-        if row.body == "multipart" and media.lower().startswith(b"multipart/"):
-            is_new_file = "file" in row.makes and not is_anthropic(incoming)
-            needed = frozenset({"purpose"} if is_new_file else ())
-            upload = await self._uploads.form(incoming, _FIELDS, needed)
-            purpose = upload.fields.get("purpose")
-            if not is_new_file or purpose is None or purpose.value != b"batch":
-                return Sending(upload=upload)
-            try:
-                file = await batch_file(upload, self._spool_dir, rename)
-            except BaseException:
-                upload.close()
-                raise
-            named = list(file.requests.named)
-            return Sending(b"", upload, file, chosen[0], file.requests.shares, named)
-        is_batch = row.makes == ("message_batch",) and row.model == "none"
-        most = self._exchange.server.body_limit_bytes
-        body = await incoming.body(most if is_batch else min(most, _MOST_HELD))
-        if row.makes == ("upload",) and (jsontext.object_of(body) or {}).get("purpose") == "batch":
-            problem = "upload a batch's file by POST /v1/files: its requests are counted there"
-            raise InvalidRequest.at("purpose", problem)
-        if not is_batch:
-            return Sending(body, named=named_in(body) if body else ())
-        requests = Requests(rename)
-        body = await _renamed(body, requests)
-        return Sending(body, None, None, chosen[0], requests.shares, list(requests.named))
 
     async def _send(
         self,
@@ -389,42 +318,10 @@ class BoundThings:
         return content
 
 
-def is_anthropic(incoming: IncomingRequest) -> bool:
-    """Whether a client speaks Anthropic's form of a path that both vendors have."""
-    return incoming.codec is FACES["anthropic"]
-
-
 def kind_of(row: Row, incoming: IncomingRequest) -> str:
     """The kind of what a row makes, shows and lists."""
     second = row.face == "by_header" and is_anthropic(incoming)
     return SECOND_FORM if second else row.makes[0]
-
-
-async def _renamed(body: bytes, requests: Requests) -> bytes:
-    """The body of a message batch, with the models of its requests renamed and counted.
-
-    Raises:
-        InvalidRequest: it is none.
-        DragomanError: a model cannot be used.
-    """
-    try:
-        members = jsontext.members(body)
-        given = split_list(members.get("requests"))
-    except JsonError:
-        given = None
-    if not given:
-        raise InvalidRequest.at("requests", "must be an array of requests")
-    sent: list[Raw] = []
-    for place, one in enumerate(given):
-        at = f"requests.{place}"
-        params = (split_object(one) or {}).get("params")
-        if params is None:
-            raise InvalidRequest.at(at, "has no params")
-        renamed = requests.body(params, at)
-        sent.append(Raw(replaced(bytes(one), "params", renamed)))
-        if not place % _IN_A_TURN:
-            await asyncio.sleep(0)
-    return bytes(join_object({**members, "requests": join_list(sent)}))
 
 
 def _own_url(incoming: IncomingRequest) -> str:

@@ -1,0 +1,131 @@
+"""Bodies of requests for things that one account has: forms that are passed on while they come,
+JSON that is held, and batches, of which every request is read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from msgspec import Raw, Struct
+
+from dragoman import jsontext
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.config import Server
+from dragoman.edge.auth import Caller
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.endpoints.batch_files import BatchFile, batch_file
+from dragoman.endpoints.batch_lines import Requests, Share
+from dragoman.endpoints.batches import Batches
+from dragoman.endpoints.faces import FACES
+from dragoman.endpoints.members import replaced
+from dragoman.endpoints.table import Row
+from dragoman.endpoints.uploads import Upload, Uploads
+from dragoman.jsontext import JsonError
+from dragoman.protocols.bound_ids import named_in
+from dragoman.protocols.raw import join_list, join_object, split_list, split_object
+from dragoman.serving.plan import Plan
+
+_FIELDS = {"purpose": 64}
+_MOST_HELD = 8 * 1024 * 1024
+"""Bytes of a JSON body that is not a batch."""
+_IN_A_TURN = 100
+"""Requests of a batch that are read before others have their turn."""
+
+
+class Sending(Struct):
+    """What a request sends: a body that is held, or comes, or of a batch waits in a file; where its
+    models lead to, if it has any; what of it is for each of them; and the ids that it names. `held`
+    has what is reserved for a batch."""
+
+    body: bytes = b""
+    upload: Upload | None = None
+    file: BatchFile | None = None
+    plan: Plan | None = None
+    shares: Mapping[str, Share] = {}
+    named: Sequence[str] = ()
+    held: Record | None = None
+
+    def close(self) -> None:
+        """Free what is held."""
+        for one in (self.upload, self.file):
+            if one is not None:
+                one.close()
+
+
+class BoundBodies:
+    """Reads the bodies of requests for things that accounts have."""
+
+    def __init__(self, server: Server, batches: Batches) -> None:
+        self._server = server
+        self._batches = batches
+        self._uploads = Uploads(server.upload_limit_bytes, server.spool_dir)
+
+    async def read(self, row: Row, incoming: IncomingRequest, caller: Caller) -> Sending:
+        """What a request sends.
+
+        Raises:
+            DragomanError, ClientGone: it cannot be read, or is no request.
+        """
+        if row.method != "POST":
+            return Sending()
+        chosen: list[Plan] = []
+        rename = self._batches.rename(caller, incoming.codec, chosen)
+        media = incoming.headers.get(b"content-type", b"")
+        if row.body == "multipart" and media.lower().startswith(b"multipart/"):
+            is_new_file = "file" in row.makes and not is_anthropic(incoming)
+            needed = frozenset({"purpose"} if is_new_file else ())
+            upload = await self._uploads.form(incoming, _FIELDS, needed)
+            purpose = upload.fields.get("purpose")
+            if not is_new_file or purpose is None or purpose.value != b"batch":
+                return Sending(upload=upload)
+            try:
+                file = await batch_file(upload, self._server.spool_dir, rename)
+            except BaseException:
+                upload.close()
+                raise
+            named = list(file.requests.named)
+            return Sending(b"", upload, file, chosen[0], file.requests.shares, named)
+        is_batch = row.makes == ("message_batch",) and row.model == "none"
+        most = self._server.body_limit_bytes
+        body = await incoming.body(most if is_batch else min(most, _MOST_HELD))
+        if row.makes == ("upload",) and (jsontext.object_of(body) or {}).get("purpose") == "batch":
+            problem = "upload a batch's file by POST /v1/files: its requests are counted there"
+            raise InvalidRequest.at("purpose", problem)
+        if not is_batch:
+            return Sending(body, named=named_in(body) if body else ())
+        requests = Requests(rename)
+        body = await _renamed(body, requests)
+        return Sending(body, None, None, chosen[0], requests.shares, list(requests.named))
+
+
+def is_anthropic(incoming: IncomingRequest) -> bool:
+    """Whether a client speaks Anthropic's form of a path that both vendors have."""
+    return incoming.codec is FACES["anthropic"]
+
+
+async def _renamed(body: bytes, requests: Requests) -> bytes:
+    """The body of a message batch, with the models of its requests renamed and counted.
+
+    Raises:
+        InvalidRequest: it is none.
+        DragomanError: a model cannot be used.
+    """
+    try:
+        members = jsontext.members(body)
+        given = split_list(members.get("requests"))
+    except JsonError:
+        given = None
+    if not given:
+        raise InvalidRequest.at("requests", "must be an array of requests")
+    sent: list[Raw] = []
+    for place, one in enumerate(given):
+        at = f"requests.{place}"
+        params = (split_object(one) or {}).get("params")
+        if params is None:
+            raise InvalidRequest.at(at, "has no params")
+        renamed = requests.body(params, at)
+        sent.append(Raw(replaced(bytes(one), "params", renamed)))
+        if not place % _IN_A_TURN:
+            await asyncio.sleep(0)
+    return bytes(join_object({**members, "requests": join_list(sent)}))
