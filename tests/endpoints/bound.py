@@ -19,6 +19,7 @@ from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.http import TRUSTS_NOBODY
 
 ME, YOU = "sk-client-me-000001", "sk-client-you-00001"
+SAID: Any = [{"role": "user", "content": "é"}]
 KEYS = ("sk-sim-one", "sk-sim-two")
 _ENDPOINTS = '["files", "uploads", "batches", "conversations", "vector_stores", "containers"]'
 _UPSTREAMS = """
@@ -129,11 +130,11 @@ def gateways(simulator: RunningSimulator, folder: Path, url: str) -> Iterator[Ga
         made.close()
 
 
-def batch_lines(*models: str, most: int | None = 100) -> bytes:
+def batch_lines(*models: str, most: int | None = 100, messages: Any = SAID) -> bytes:
     """The file of a batch, with a request for each of these models."""
     lines = []
     for number, model in enumerate(models):
-        body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": "é"}]}
+        body: dict[str, Any] = {"model": model, "messages": messages}
         if most is not None:
             body["max_tokens"] = most
         line = {"custom_id": f"r{number}", "method": "POST", "url": "/v1/chat/completions"}

@@ -22,6 +22,7 @@ from tests.endpoints.bound import (
     ME,
     YOU,
     Gateways,
+    batch_lines,
     gateways,
 )
 from tests.gateway.http import call
@@ -285,6 +286,14 @@ key = "sk-sim-other"
         made = mine.files.create(file=b"x", purpose="user_data", extra_headers=header)
         assert holders(other) == {made.id: "sk-sim-other"}
         assert mine.files.retrieve(made.id).id == made.id
+        for ask in (
+            lambda: mine.chat.completions.create(model="my-model", messages=given(made.id)),
+            lambda: mine.files.create(
+                file=batch_lines("my-model", messages=given(made.id)), purpose="batch"
+            ),
+        ):
+            with pytest.raises(openai.BadRequestError, match="is not known where"):
+                ask()
     assert not service.requests
 
 

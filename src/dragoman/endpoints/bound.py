@@ -123,11 +123,14 @@ class BoundThings:
             used.insert(0, thing)
         if used:
             account = self._bindings.one_account(used)
-            call.only = account.name
-            call.plans = [self._exchange.plan_at(caller, account.upstream)]
+            call.only, upstream = account.name, account.upstream
+            if sending.plan is not None:
+                pinned = self._bindings.at_account(sending.plan, used[0], account)
+                call.only, upstream = pinned.only, pinned.upstream.name
+            call.plans = [self._exchange.plan_at(caller, upstream)]
         else:
-            upstream = self._chosen(call) if sending.plan is None else sending.plan.upstream
-            call.plans = [self._exchange.plan_at(caller, upstream.name)]
+            chosen = self._chosen(call) if sending.plan is None else sending.plan.upstream
+            call.plans = [self._exchange.plan_at(caller, chosen.name)]
             call.only = await self._usual_account(call)
         call.follow(call.plans[0])
         if row.makes == ("batch",) and thing is None:

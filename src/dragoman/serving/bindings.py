@@ -145,7 +145,7 @@ class Bindings:
         if len(named) > MOST_NAMED:
             raise InvalidRequest.at("", f"The request names more than {MOST_NAMED} files.")
         bound = await self.own(named, caller)
-        return self._pinned(plan, bound[0], self.one_account(bound, only))
+        return self.at_account(plan, bound[0], self.one_account(bound, only))
 
     async def own(self, names: Sequence[str], caller: Caller) -> list[BoundId]:
         """The caller's ids of these names, each once.
@@ -184,7 +184,12 @@ class Bindings:
             )
         return account
 
-    def _pinned(self, plan: Plan, bound: BoundId, account: Account) -> Plan:
+    def at_account(self, plan: Plan, bound: BoundId, account: Account) -> Plan:
+        """A plan, or one of its fallbacks, with the account alone that has a thing.
+
+        Raises:
+            InvalidRequest: it leads to no upstream where that is known.
+        """
         for one in (plan, *plan.fallbacks):
             for other in self._pool.accounts():
                 if other.upstream == one.upstream.name and self._is_same(account, other):
