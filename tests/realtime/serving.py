@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,18 @@ def gateway_over(
     limits: tuple[Limit, ...] = (),
     folder: Path | None = None,
     suffix: str = "",
+    expires: datetime | None = None,
     **upstreams: Any,
 ) -> Iterator[tuple[RunningGateway, list[Any]]]:
     """A gateway, and the lines of its log. Its model `voice` is called `sim-voice` upstream. With a
-    `folder` it has a store. The upstream's URL ends with `suffix`."""
+    `folder` it has a store. The upstream's URL ends with `suffix`. The client's key `expires`."""
     made = config(
         upstream("vendor", simulator.base_url + suffix, **upstreams),
         keys=keys,
         routes=(Route(match="voice", upstream="vendor", model="sim-voice"),),
         prices=(PRICE,),
         limits=limits,
+        expires=expires,
     )
     made = replace(made, server=Server(shutdown_grace_s=5.0))
     if folder is not None:

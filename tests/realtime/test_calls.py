@@ -68,7 +68,7 @@ def test_a_client_secret_is_the_gateways_own(
     asked = next(one for one in simulator.requests if one.path.endswith("client_secrets"))
     assert asked.json["session"] == {**SESSION, "model": "sim-voice"}
     # It opens a session without naming a model, and no other.
-    for query in ("", "model=sim-other"):
+    for query in ("", "model=sim-other", "call_id=rtc_x"):
         offer = handshake(
             sec_websocket_protocol=f"realtime, openai-insecure-api-key.{given['value']}"
         )
@@ -80,7 +80,7 @@ def test_a_client_secret_is_the_gateways_own(
     for asked_for, headers in simulator.app.realtime.handshakes:
         assert asked_for == {"model": "sim-voice"}
         assert headers["authorization"] == f"Bearer {vendors}"
-    until(lambda: len(answers(lines)) == 2)
+    until(lambda: len(answers(lines)) == 3)
     assert {one["client"] for one in answers(lines)} == {"tester"}
     assert {one["account"] for one in answers(lines)} == {
         next(one["account"] for one in lines if "client_secrets" in one["route"])

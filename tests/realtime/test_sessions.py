@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -153,6 +154,20 @@ def test_a_session_may_only_transcribe(
     assert simulator.app.realtime.handshakes[0][0] == {"intent": "transcription"}
     assert [one["upstream_model"] for one in answers(lines)] == ["whisper-1", "sim-transcribe"]
     assert [one["usage"]["input"] for one in answers(lines)] == [0, 20]
+    # Seconds have no price here: that is told, and they are not free by accident.
+    assert [one.get("unpriced") for one in answers(lines)] == [True, None]
+
+
+@pytest.mark.parametrize("query", ["model=voice&call_id=", "call_id=&model=voice&deployment=x"])
+def test_no_parameter_leads_past_the_meter(
+    serving: tuple[RunningGateway, list[Any]], simulator: RunningSimulator, query: str
+) -> None:
+    """Realtime WebSocket: only a session that is of a known call is counted elsewhere."""
+    gateway, lines = serving
+    with session(gateway, query) as sock:
+        turn(sock)
+    until(lambda: len(answers(lines)) == 1)
+    assert simulator.app.realtime.handshakes[0][0] == {"model": "sim-voice"}
 
 
 def test_what_is_being_answered_when_the_client_leaves_is_counted(
@@ -206,6 +221,56 @@ def test_a_refused_account_is_followed_by_the_next(simulator: RunningSimulator) 
         assert refused(gateway, handshake(), PATH).status == 403
 
 
+def answers_until_error(sock: Socket) -> list[dict[str, Any]]:
+    """Have answers given until the session ends. Returns all events."""
+    told: list[dict[str, Any]] = []
+    while not told or told[-1]["type"] != "error":
+        told += turn(sock)
+        sock.sock.sendall(frame(ODD))
+        told.append(sock.event())
+        if told[-1]["type"] != "error":
+            told.append(sock.event())
+    return told
+
+
+def test_a_session_ends_with_its_key(simulator: RunningSimulator) -> None:
+    """Realtime WebSocket: the key is looked at with each answer."""
+    fresh(simulator)
+    soon = datetime.now(UTC) + timedelta(seconds=2)
+    with gateway_over(simulator, expires=soon) as (gateway, _), session(gateway) as sock:
+        told = answers_until_error(sock)
+        assert told[-1]["error"]["code"] == "invalid_api_key"
+        assert sock.closed().code == 1008
+
+
+def test_a_client_that_does_not_read_is_waited_for(
+    serving: tuple[RunningGateway, list[Any]], simulator: RunningSimulator
+) -> None:
+    """Realtime WebSocket: back pressure. What is not read stays with the upstream."""
+    gateway, _ = serving
+    audio = "A" * 10_000
+    with session(gateway) as sock:
+        (one,) = simulator.app.realtime.open
+        transport = one.transport
+        assert transport is not None
+
+        def flood() -> None:
+            for number in range(3000):
+                one.tell("response.output_audio.delta", delta=audio, number=number)
+
+        one.clock.loop.call_soon_threadsafe(flood)
+        left: list[int] = []
+
+        def has_settled() -> bool:
+            left.append(transport.get_write_buffer_size())
+            return len(left) > 20 and len(set(left[-20:])) == 1
+
+        until(has_settled)
+        assert left[-1] > 10_000_000
+        numbers = [sock.event()["number"] for _ in range(3000)]
+        assert numbers == list(range(3000))
+
+
 def test_a_session_ends_with_the_budget(simulator: RunningSimulator) -> None:
     """Realtime WebSocket: budget end, by an `error` event `insufficient_quota` and close 1008."""
     fresh(simulator)
@@ -213,13 +278,7 @@ def test_a_session_ends_with_the_budget(simulator: RunningSimulator) -> None:
     budget = limit("cost", "0.025", "total")
     with gateway_over(simulator, limits=(budget,)) as (gateway, lines):
         with session(gateway) as sock:
-            told: list[dict[str, Any]] = []
-            while not told or told[-1]["type"] != "error":
-                told += turn(sock)
-                sock.sock.sendall(frame(ODD))
-                told.append(sock.event())
-                if told[-1]["type"] != "error":
-                    told.append(sock.event())
+            told = answers_until_error(sock)
             assert told[-1]["error"]["code"] == told[-1]["error"]["type"] == "insufficient_quota"
             assert sock.closed().code == 1008
             assert told[-2]["type"] == "response.done"

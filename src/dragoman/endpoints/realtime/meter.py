@@ -26,6 +26,8 @@ _LAST_ANSWER_S = 5.0
 """Seconds in which the upstream tells what an answer has used that nobody waits for any more."""
 
 _ROW = PATHS["/v1/realtime"].rows["GET"]
+_BY_SECONDS = replace(_ROW, unit="seconds")
+"""Of speech whose transcription is paid by its length."""
 
 Count = Callable[[IncomingRequest, Record], None]
 """Records a request that came in no request of HTTP."""
@@ -150,6 +152,8 @@ class Meter:
             if admitted is not None:
                 expected = admitted.expected.at_least(expected)
             used = replace(self._latest, usage=expected, estimated=True)
+        if used.units.seconds and not used.usage.total:
+            turn.row = _BY_SECONDS
         turn.measured = used
         turn.settle()
         turn.incoming.status = 200

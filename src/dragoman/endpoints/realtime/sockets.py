@@ -30,8 +30,8 @@ from dragoman.upstream.errors import CallError, ConnectTimeout
 from dragoman.upstream.relayed_socket import RelayedSocket
 from dragoman.upstream.request import UpstreamRequest
 
-_OWN = frozenset({"model", "deployment", "api-version"})
-"""Parameters of a client that say where a session is: those of the upstream take their place."""
+_OWN = frozenset({"model", "deployment", "api-version", "call_id"})
+"""Parameters of a client that say where a session is: what was found of them takes their place."""
 _PROTOCOL = b"realtime"
 _SELECTED = b"sec-websocket-protocol: realtime\r\n"
 _KEYS = ("authorization", "api-key")
@@ -73,13 +73,16 @@ class RealtimeSockets:
         call = EndpointCall(row, incoming, caller, record, opening.model)
         call.only, call.stream, record.stream = opening.account, True, True
         self._exchange.resolve(call)
+        asked = {name: value for name, value in query.items() if name not in _OWN}
+        if opening.call:
+            asked["call_id"] = opening.call
         # What a call uses is told by the connection that the gateway itself has.
-        counts = "call_id" not in query
+        counts = not opening.call
         meter = Meter(self._exchange, call, self._parts.keys, self._parts.count, counts=counts)
         await meter.admit_first()
 
         async def attempt(call: EndpointCall, lease: Lease) -> None:
-            upstream = await open_socket(self._exchange, call, lease, query, opening.secret)
+            upstream = await open_socket(self._exchange, call, lease, asked, opening.secret)
             idle_s = sockets.settings.idle_timeout_s
             budget = request.budget
             made = RealtimeSession(handshake, incoming.clock, budget, upstream, meter, idle_s)
@@ -115,7 +118,7 @@ class RealtimeSockets:
             if found is None:
                 message = f"No session found for call_id: {name[:100]}"
                 raise refusal(FaultKind.NOT_FOUND, message, code="call_id_not_found")
-            return _Opening(found.model, found.account)
+            return _Opening(found.model, found.account, call=name)
         model = query.get("model") or query.get("deployment") or ""
         if not model:
             message = "A realtime session needs its model in the URL: /v1/realtime?model=NAME."
@@ -125,11 +128,12 @@ class RealtimeSockets:
 
 class _Opening(Struct, frozen=True):
     """The session that a client asks for: its model; the one account that has it, empty for any;
-    and the client's secret, if it has one."""
+    the client's secret, if it has one; and the call that it is of, empty for none."""
 
     model: str
     account: str = ""
     secret: ClientSecret | None = None
+    call: str = ""
 
 
 async def presented_secret(
@@ -198,7 +202,7 @@ def _handshake(
     """The handshake with an upstream. Azure names a deployment in its older form. Connections to
     calls, and sessions that only transcribe, name no model."""
     upstream, model = call.plan.upstream, call.plan.target.model
-    asked = {name: value for name, value in query.items() if name not in _OWN}
+    asked = dict(query)
     if "call_id" not in asked and asked.get("intent") != "transcription":
         name = "deployment" if upstream.service == "azure_deployments" else "model"
         asked[name] = model
