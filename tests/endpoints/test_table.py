@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.decide.states import AccountState
+from dragoman.config import Route
 from dragoman.config.limits import Limit
 from dragoman.endpoints.members import replaced
 from dragoman.endpoints.table import PATHS, ROWS, place_of
@@ -165,6 +166,18 @@ def test_every_byte_but_the_name_of_the_model_is_passed(simulator: RunningSimula
     assert simulator.last.body == sent
     assert dict(simulator.last.headers)["content-length"] == str(len(sent))
     assert answer.json["model"] == "my-model"
+
+
+@pytest.mark.parametrize("first", [b"model", b"mod\\u0065l"])
+def test_no_other_model_is_named_before_the_one_that_is_allowed(
+    simulator: RunningSimulator, first: bytes
+) -> None:
+    made = config(upstream("sim", simulator.base_url), models=("same",))
+    made = replace(made, routes=(Route(match="same", upstream="sim"),))
+    with serving(made) as (gateway, _):
+        body = b'{"%b":"other","model":"same","input":"one"}' % first
+        assert post(gateway, "/v1/embeddings", body).status == 200
+    assert b"other" not in simulator.last.body
 
 
 @pytest.mark.parametrize(
