@@ -73,7 +73,9 @@ def test_codex_gets_its_catalogue_in_the_same_list(start: Start, query: str, age
     assert (mine["context_window"], other["context_window"]) == (64_000, UNKNOWN_WINDOW)
     assert (mine["input_modalities"], other["input_modalities"]) == (["text"], ["text", "image"])
     assert [one["effort"] for one in mine["supported_reasoning_levels"]] == ["low"]
-    assert other["supported_reasoning_levels"] == []
+    efforts = [one["effort"] for one in other["supported_reasoning_levels"]]
+    assert efforts == ["low", "medium", "high"]
+    assert "default_reasoning_level" not in other, "nothing is sent unless it is chosen"
     assert mine["base_instructions"]
     assert "models" not in call(url, "GET", "/v1/models").json
 

@@ -259,7 +259,7 @@ def _filled(guide: Guide, url: str, model: str) -> GuideView:
 def _models(config: Config, router: Router) -> list[str]:
     """The models that the configuration names, and that a route matches."""
     names = [route.match for route in config.routes if "*" not in route.match]
-    names += config.models.aliases
+    names += [alias for alias in config.models.aliases if "*" not in alias]
     names += [
         f"{upstream.name}/{model}"
         for upstream in config.upstreams

@@ -68,7 +68,7 @@ def _entry(model: ShownModel, place: int) -> JsonObject:
         "apply_patch_tool_type": "freeform",
         "truncation_policy": {"mode": "tokens", "limit": _MOST_TOOL_TOKENS},
         "supports_parallel_tool_calls": True,
-        "supports_reasoning_summaries": bool(model.efforts),
+        "supports_reasoning_summaries": model.summarises,
         "experimental_supported_tools": [],
         "input_modalities": modalities,
         "context_window": model.context_window or UNKNOWN_WINDOW,

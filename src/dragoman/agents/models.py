@@ -17,8 +17,8 @@ class ShownModel(Struct, frozen=True, kw_only=True):
 
     `label` is what people read in its place. `behaves_as` is the model of Anthropic whose requests
     suit it, empty for the one of its own name. `context_window` and `max_output` are tokens, None
-    where they are not known, as is `price`. `efforts` are the effort words that it takes, none
-    where that is not known. `is_claude`: a model of Anthropic serves it.
+    where they are not known, as is `price`. `efforts` are the effort words that may be chosen. With
+    `summarises` its reasoning can be summarised; `is_claude`: a model of Anthropic serves it.
     """
 
     name: str
@@ -29,5 +29,6 @@ class ShownModel(Struct, frozen=True, kw_only=True):
     max_output: int | None = None
     images: bool = True
     efforts: tuple[str, ...] = ()
+    summarises: bool = False
     price: Price | None = None
     is_claude: bool = False

@@ -27,6 +27,8 @@ _CLAUDE: Final = "claude"
 _PLAINEST: Final = "claude-sonnet-4-5"
 """The model for which Claude Code sends requests that any other can follow."""
 
+_USUAL_EFFORTS: Final = ("low", "medium", "high")
+
 
 class OfferedModels:
     """The models that a configuration has by name: those of its routes without a pattern, and of
@@ -84,7 +86,7 @@ def shown(name: str, router: Router, prices: Prices, now: float) -> ShownModel:
     _, price = prices.quote(target.upstream.name, target.model, now).priced(None, 0)
     is_claude = _is_claude(target, route)
     behaves_as = target.model.rpartition("/")[2] if is_claude else _PLAINEST
-    is_given = "efforts" in capabilities.given
+    has_efforts = "efforts" in capabilities.given
     return ShownModel(
         name=name,
         label=(route.label if route and route.match == name else None) or name,
@@ -93,7 +95,8 @@ def shown(name: str, router: Router, prices: Prices, now: float) -> ShownModel:
         context_window=capabilities.context_window,
         max_output=capabilities.max_output_tokens,
         images=capabilities.images,
-        efforts=capabilities.efforts if is_given else (),
+        efforts=capabilities.efforts if has_efforts else _USUAL_EFFORTS,
+        summarises=has_efforts or target.upstream.codec.endpoint.stores_responses,
         price=price,
         is_claude=is_claude,
     )
