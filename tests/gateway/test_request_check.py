@@ -199,6 +199,19 @@ def test_a_large_body_is_checked(
     assert WORD not in simulator.last.body.decode()
 
 
+@pytest.mark.parametrize("media", ["", ";", "; charset=utf-8", "application/json\xa0", "a/b+json\x85"])
+def test_whatever_is_read_as_json_is_shown(
+    checked: RunningGateway, check: Posts, simulator: RunningSimulator, media: str
+) -> None:
+    """However its content type is written: what the gateway reads, the check has seen."""
+    check.answer = redacting
+    made = json.dumps(body("chat", "messages/sim-text", WORD)).encode()
+    answer = call(checked.base_url, "POST", PATHS["chat"], made, {"content-type": media})
+    assert (answer.status == 200) == bool(simulator.requests)
+    for request in simulator.requests:
+        assert WORD not in request.body.decode()
+
+
 @pytest.mark.parametrize(
     ("media", "shown", "sent"),
     [

@@ -178,10 +178,15 @@ CheckBody = Callable[["IncomingRequest", bytes, int], Awaitable[bytes]]
 """Checks the body of a request, which may have so many bytes. Returns the body to read instead."""
 
 
+def media_type(value: bytes) -> str:
+    """The media type that a content type names, without its parameters; empty if it names none."""
+    return value.partition(b";")[0].decode("latin-1").strip().lower()
+
+
 def is_json(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a body is declared as JSON, or not declared."""
-    media = headers.get(b"content-type", b"application/json").partition(b";")[0].strip().lower()
-    return media.endswith((b"/json", b"+json"))
+    """Whether a body is declared as JSON, or as nothing."""
+    media = media_type(headers.get(b"content-type", b""))
+    return not media or media.endswith(("/json", "+json"))
 
 
 class IncomingRequest:

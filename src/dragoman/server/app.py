@@ -31,7 +31,7 @@ from dragoman.edge.auth import (
 )
 from dragoman.edge.browsers import check_host, check_unkeyed
 from dragoman.edge.errors import fault_of, refusal
-from dragoman.edge.incoming import IncomingRequest, Received
+from dragoman.edge.incoming import IncomingRequest, Received, media_type
 from dragoman.edge.logins import Logins
 from dragoman.edge.paths import implied_codec, normal_path
 from dragoman.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
@@ -487,8 +487,8 @@ def check_content_type(value: bytes | None) -> None:
     """
     if value is None or value == b"application/json":
         return
-    media, _, parameters = value.decode("latin-1").lower().partition(";")
-    media = media.strip()
+    media = media_type(value)
+    parameters = value.decode("latin-1").lower().partition(";")[2]
     charset = re.search(r"charset\s*=\s*\"?([^\s\";]+)", parameters)
     if charset is not None and charset.group(1) not in ("utf-8", "utf8", "us-ascii"):
         raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, "The request body must be UTF-8.")
