@@ -87,11 +87,19 @@ def test_who_may_not_call_sends_none(gateway: RunningGateway, collector: Posts) 
     until(lambda: len(collector.got) == 1)
 
 
+@pytest.mark.parametrize(
+    ("data", "media"), [(b" " * 2000, JSON), (b"", f"{JSON}; of={'x' * 2000}"), (b"", JSON)]
+)
 def test_a_collector_that_hangs_slows_nobody(
-    gateway: RunningGateway, collector: Posts, monkeypatch: pytest.MonkeyPatch
+    gateway: RunningGateway,
+    collector: Posts,
+    monkeypatch: pytest.MonkeyPatch,
+    data: bytes,
+    media: str,
 ) -> None:
-    """What does not fit into a bounded queue is dropped, and counted."""
-    monkeypatch.setattr(module, "MOST_WAITING_BYTES", 10 * 1000)
+    """What does not fit into a bounded queue is dropped, and counted, whatever takes the room:
+    a body, a header, or that there are many."""
+    monkeypatch.setattr(module, "MOST_WAITING_BYTES", 50_000)
     released = threading.Event()
 
     def hang(post: Post) -> tuple[int, bytes]:
@@ -100,12 +108,12 @@ def test_a_collector_that_hangs_slows_nobody(
 
     collector.answer = hang
     try:
-        for _ in range(30):
-            assert send(gateway, "/v1/logs", b" " * 1000).status == 200
-        assert counted(gateway, "dropped") == 20
+        for _ in range(60):
+            assert send(gateway, "/v1/logs", data, media).status == 200
+        assert 5 < (dropped := counted(gateway, "dropped")) < 60
     finally:
         released.set()
-    until(lambda: counted(gateway, "sent") == 10)
+    until(lambda: counted(gateway, "sent") == 60 - dropped)
 
 
 def test_without_a_collector_it_is_taken(

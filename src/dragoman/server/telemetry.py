@@ -30,6 +30,8 @@ MOST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of one export."""
 MOST_WAITING_BYTES: Final = 16 * 1024 * 1024
 """Bytes of all exports that wait in a worker; further ones are dropped."""
+_OVERHEAD_BYTES = 1024
+"""Bytes that an export takes beside its body and its headers."""
 _AT_ONCE = 4
 _TIMEOUT_S = 10.0
 _LAST_S = 2.0
@@ -48,6 +50,11 @@ class Export(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...]
     body: bytes
 
+    @property
+    def size(self) -> int:
+        """Bytes of memory that it takes, about."""
+        return len(self.body) + _OVERHEAD_BYTES + sum(len(value) for _, value in self.headers)
+
 
 class TelemetryForwarder:
     """Sends exports to collectors, a few at once, each one time. `count` is called with the result
@@ -63,10 +70,10 @@ class TelemetryForwarder:
 
     def offer(self, export: Export) -> None:
         """Queue an export; it is dropped if too much waits."""
-        if self._bytes + len(export.body) > MOST_WAITING_BYTES:
+        if self._bytes + export.size > MOST_WAITING_BYTES:
             self._count("dropped")
             return
-        self._bytes += len(export.body)
+        self._bytes += export.size
         self._waiting.append(export)
         if len(self._tasks) < _AT_ONCE:
             task = asyncio.create_task(self._run())
@@ -90,7 +97,7 @@ class TelemetryForwarder:
             try:
                 problem = await self._send(export)
             finally:
-                self._bytes -= len(export.body)
+                self._bytes -= export.size
                 self._count("failed" if problem else "sent")
             if problem and not self._is_failing:
                 _log.warning("the collector takes no telemetry of agents: %s", problem)
