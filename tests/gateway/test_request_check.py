@@ -199,7 +199,9 @@ def test_a_large_body_is_checked(
     assert WORD not in simulator.last.body.decode()
 
 
-@pytest.mark.parametrize("media", ["", ";", "; charset=utf-8", "application/json\xa0", "a/b+json\x85"])
+@pytest.mark.parametrize(
+    "media", ["", ";", "; charset=utf-8", "application/json\xa0", "a/b+json\x85"]
+)
 def test_whatever_is_read_as_json_is_shown(
     checked: RunningGateway, check: Posts, simulator: RunningSimulator, media: str
 ) -> None:
