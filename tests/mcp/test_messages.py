@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
+from dragoman.config import Config, Secret
+from dragoman.config.mcp import McpServer
 from dragoman.mcp.events import EventSplitter, EventTooLarge, data_of, with_data
 from dragoman.mcp.messages import BadMessage, read_answer, read_message, with_allowed_tools
-from dragoman.mcp.session_ids import SessionIds
+from dragoman.mcp.session_ids import SessionIds, session_ids_of
 
 
 @pytest.mark.parametrize(
@@ -106,3 +109,13 @@ def test_an_id_is_worth_nothing_to_others() -> None:
         assert ids.open("tickets", "ada", odd) is None
     assert ids.bind("tickets", "ada", "with blank") is None
     assert ids.bind("tickets", "ada", "") is None
+
+
+def test_no_client_can_make_an_id_of_a_session() -> None:
+    """Also where a configuration has no secret but a header of the server."""
+    server = McpServer(name="one", url="http://127.0.0.1/", headers={"x-key": Secret("of-server")})
+    ids = session_ids_of(replace(Config(), mcp_servers=(server,)))
+    for key in (b"", b"placeholder"):
+        made = SessionIds(key).bind("one", "ada", "1")
+        assert made is not None
+        assert ids.open("one", "ada", made) is None

@@ -110,6 +110,19 @@ def test_a_tool_that_is_not_allowed_is_refused_by_name(tickets: Desk, stub: Stub
     assert tickets.ask("ping", key="sk-key-of-max").status == 403, "its paths are others"
 
 
+def test_headers_name_what_the_message_does(tickets: Desk, stub: Stub) -> None:
+    """What is before a server may go by them: they must not name another tool than was checked."""
+    call = {"name": "search_tickets"}
+    for headers in ({"mcp_name": "delete_ticket"}, {"mcp_method": "tools/list"}):
+        before = len(stub.received)
+        answer = tickets.ask("tools/call", call, BOB, **headers)
+        assert (answer.status, answer.json["id"]) == (400, 7)
+        assert len(stub.received) == before
+    for name in ("search_tickets", "=?base64?c2VhcmNoX3RpY2tldHM=?="):
+        own = {"mcp_method": "tools/call", "mcp_name": name}
+        assert answered(tickets.ask("tools/call", call, BOB, **own))["result"]
+
+
 def test_who_has_no_key_is_refused(tickets: Desk) -> None:
     answer = tickets.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, None)
     assert answer.status == 401

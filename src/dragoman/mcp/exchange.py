@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from base64 import b64encode
 from collections.abc import Coroutine, Mapping
 from contextlib import nullcontext, suppress
 from typing import Any
@@ -40,6 +41,7 @@ _LONGEST_SUBJECT = 200
 
 SESSION = "mcp-session-id"
 _PLACE = "last-event-id"
+_METHOD, _NAME = "mcp-method", "mcp-name"
 _PASSED = (b"accept", b"content-type")
 _ACCEPT = "application/json, text/event-stream"
 _EVENTS, _JSON = "text/event-stream", "application/json"
@@ -167,12 +169,17 @@ class Exchange:
         """The headers of the client that are passed on: those of the protocol, and no others.
 
         Raises:
-            DragomanError: the session is not this client's.
+            DragomanError: the session is not this client's, or a header contradicts the message.
         """
         given, found = self._incoming.headers, {"accept": _ACCEPT}
         for name, value in given.items():
             if name in _PASSED or name.startswith(b"mcp-"):
                 found[name.decode("latin-1")] = value.decode("latin-1")
+        for header, said in ((_METHOD, self._message.method), (_NAME, self._message.tool)):
+            if said and found.get(header, said) not in (said, _encoded(said)):
+                # What is before a server may go by its headers.
+                message = f"The header {header} names something else than the message."
+                raise refusal(FaultKind.INVALID_REQUEST, message)
         if SESSION in found:
             bound = found[SESSION]
             id = self._parts.session_ids.open(self._server.name, self._caller.name, bound)
@@ -342,6 +349,11 @@ def fail(incoming: IncomingRequest, fault: Fault, id: bytes | None = None) -> No
     status, _, headers = rendered(incoming.codec, fault, incoming.request_id)
     code = _CODES.get(fault.kind, messages.SERVER_ERROR)
     incoming.reply(status, error_answer(id, code, fault.message), headers)
+
+
+def _encoded(value: str) -> str:
+    """A value as it stands in a header that could not have it as it is."""
+    return f"=?base64?{b64encode(value.encode()).decode()}?="
 
 
 _CODES: Mapping[str, int] = {

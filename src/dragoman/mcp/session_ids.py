@@ -37,15 +37,12 @@ class SessionIds(Struct, frozen=True):
 
 
 def session_ids_of(config: Config) -> SessionIds:
-    """The ids of sessions of a configuration, made with the first of its secrets that no client
-    knows, else with the keys of all clients: each worker and instance has that."""
-    secrets = [
-        config.server.envelope_key,
-        config.storage.key,
-        config.admin.key,
-        *(server.key for server in config.mcp_servers),
-        *(account.key for account in config.accounts),
-    ]
-    clients = "\0".join(one.reveal() for client in config.clients for one in client.secrets)
-    key = next((one.reveal() for one in secrets if one is not None), clients)
-    return SessionIds(key.encode())
+    """The ids of sessions of a configuration, made with the first secret of the gateway itself,
+    else with all others together: no client knows them, and each worker and instance has them."""
+    own = (config.server.envelope_key, config.storage.key, config.admin.key)
+    others = [secret for client in config.clients for secret in client.secrets]
+    keys = [*(one.key for one in config.mcp_servers), *(one.key for one in config.accounts)]
+    others += [key for key in keys if key is not None]
+    others += [secret for one in config.mcp_servers for secret in one.headers.values()]
+    first = next((one.reveal() for one in own if one is not None), None)
+    return SessionIds((first or "\0".join(one.reveal() for one in others)).encode())
