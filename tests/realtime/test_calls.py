@@ -246,3 +246,26 @@ def test_a_call_that_nobody_could_count_is_ended(
         sdk.realtime.calls.create(sdp=SDP, session=asked)
     assert raised.value.status_code >= 500
     assert {tuple(one.actions) for one in vendor.calls.values()} == {("hangup",)}
+
+
+def test_a_client_secret_that_the_vendor_refuses_is_no_fault_of_the_account(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    """Whoever has one, and comes late, must not put the account out of use for all."""
+    vendor = fresh(simulator)
+    with gateway_over(simulator, folder=tmp_path) as (gateway, _):
+        value = secret_of(gateway).value
+        vendor.secrets.clear()
+        offer = handshake(authorization=f"Bearer {value}")
+        assert refused(gateway, offer, "/v1/realtime").status == 401
+        answer = call(
+            gateway.base_url,
+            "POST",
+            "/v1/realtime/calls",
+            SDP.encode(),
+            {"content-type": "application/sdp"},
+            key=value,
+        )
+        assert answer.status == 401
+        with session(gateway) as sock:
+            turn(sock)

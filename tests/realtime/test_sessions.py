@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from dragoman.config import WebSocket
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
-from tests.gateway.http import KEY
+from tests.endpoints.serving import config, upstream
+from tests.endpoints.serving import serving as running
+from tests.gateway.http import KEY, Connection
 from tests.gateway.limited import limit
 from tests.realtime.serving import CREATE, answers, fresh, gateway_over, session, turn, until
 from tests.websocket.client import Socket, frame, handshake, refused
@@ -302,6 +307,19 @@ def test_requests_at_one_time_are_sessions(simulator: RunningSimulator) -> None:
                 return True
 
         until(is_free)
+
+
+def test_sessions_that_are_being_opened_are_counted() -> None:
+    """Realtime WebSocket: limits on connections, also while the upstream does not answer."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        made = config(upstream("vendor", url), keys=("sk-one",))
+        made = replace(made, websocket=WebSocket(max_connections=1))
+        with running(made) as (gateway, _), Connection(gateway.base_url) as waiting:
+            path = "/v1/realtime?model=vendor/voice"
+            waiting.send("GET", path, headers=handshake())
+            until(lambda: gateway.app.websockets.open == 1)
+            assert refused(gateway, handshake(), path).status == 503
 
 
 def test_a_rate_is_waited_for_unless_an_answer_begins(simulator: RunningSimulator) -> None:

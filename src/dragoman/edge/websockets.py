@@ -41,7 +41,7 @@ class OpenSockets:
         self._by_client: Counter[str] = Counter()
 
     def admit(self, client: str) -> None:
-        """Make sure that a client may have one more.
+        """Count one more of a client, until `remove`: also while an upstream is asked for it.
 
         Raises:
             DragomanError: OVERLOADED, RATE_LIMITED: there are as many as may be.
@@ -56,18 +56,17 @@ class OpenSockets:
         if self._by_client[client] >= MOST_OF_A_CLIENT:
             message = "There are too many WebSocket connections with this key."
             raise refusal(FaultKind.RATE_LIMITED, message, retry_after=_RETRY_S)
+        self.open += 1
+        self._by_client[client] += 1
 
-    def begin(self, incoming: IncomingRequest, upgraded: UpgradedConnection, client: str) -> None:
-        """Switch the connection of a request to one of a client's, which calls `remove` when it is
-        over.
+    def begin(self, incoming: IncomingRequest, upgraded: UpgradedConnection) -> None:
+        """Switch the connection of a request to one that was admitted. It ends if that fails.
 
         Raises:
             ClientGone: the client left.
         """
         request = incoming.sink
         assert isinstance(request, Request)
-        self.open += 1
-        self._by_client[client] += 1
         try:
             request.switch_to(upgraded)
         except BaseException:
@@ -77,7 +76,7 @@ class OpenSockets:
         incoming.ended = True
 
     def remove(self, client: str) -> None:
-        """A connection of a client is over."""
+        """A connection of a client is over, or did not begin."""
         self.open -= 1
         self._by_client[client] -= 1
         if not self._by_client[client]:

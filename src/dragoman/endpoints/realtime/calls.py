@@ -32,11 +32,17 @@ from dragoman.endpoints.members import replaced
 from dragoman.endpoints.multipart import BadMultipart, MultipartScanner, boundary_of
 from dragoman.endpoints.realtime.events import transcriber_of
 from dragoman.endpoints.realtime.meter import Meter
-from dragoman.endpoints.realtime.sockets import as_holder, open_socket, presented_secret
+from dragoman.endpoints.realtime.sockets import (
+    as_holder,
+    check_refused,
+    open_socket,
+    presented_secret,
+)
 from dragoman.endpoints.table import Row
 from dragoman.endpoints.usage import Measured
 from dragoman.jsontext import JsonError, decoder, object_of
 from dragoman.protocols.base import to_json
+from dragoman.serving.failures import Failure
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.upstream.relayed_socket import RelayedSocket
 from dragoman.upstream.request import UpstreamRequest
@@ -159,9 +165,13 @@ class RealtimeCalls:
                 given = body[: part.start] + _renamed(session, call) + body[part.stop :]
             if "model" in query:
                 path += f"?{urlencode({**query, 'model': call.plan.target.model})}"
-            answer = await self._answer(
-                call, lease, _posted(path, given, media.decode("latin-1"), secret)
-            )
+            try:
+                answer = await self._answer(
+                    call, lease, _posted(path, given, media.decode("latin-1"), secret)
+                )
+            except Failure as failure:
+                check_refused(secret, failure)
+                raise
             name = answer.headers.get("location", "").rstrip("/").rpartition("/")[2]
             if not name:
                 raise UpstreamError.unreadable("it does not name the call")

@@ -23,7 +23,8 @@ from dragoman.endpoints.realtime.meter import Meter
 from dragoman.endpoints.realtime.session import RealtimeSession
 from dragoman.endpoints.table import Row
 from dragoman.http import Request
-from dragoman.serving.failures import failed_call, refused
+from dragoman.http.websocket import Accepted
+from dragoman.serving.failures import Failure, failed_call, refused
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.upstream.client_socket import HandshakeFailed
 from dragoman.upstream.errors import CallError, ConnectTimeout
@@ -35,6 +36,7 @@ _OWN = frozenset({"model", "deployment", "api-version", "call_id"})
 _PROTOCOL = b"realtime"
 _SELECTED = b"sec-websocket-protocol: realtime\r\n"
 _KEYS = ("authorization", "api-key")
+_REFUSED_SECRET = "The client secret is refused by the upstream. Make another one."
 _FORWARDED = (b"openai-beta", b"openai-safety-identifier")
 
 
@@ -59,16 +61,29 @@ class RealtimeSockets:
             DragomanError: it is no handshake, or a session may not be opened.
             ClientGone: the client left before.
         """
-        request = incoming.sink
-        assert isinstance(request, Request)
         sockets = self._parts.sockets()
         if not sockets.settings.enabled:
             raise refusal(FaultKind.UPGRADE_REQUIRED, "Websockets are not served here.")
         await incoming.check_head()
-        sockets.admit(caller.name)
-        query = dict(parse_qsl(incoming.query.decode("latin-1"), keep_blank_values=True))
         lines = _SELECTED if _offers_protocol(incoming) else b""
         handshake = accepted(incoming, self._exchange.server, lines)
+        sockets.admit(caller.name)
+        try:
+            await self._relay(row, incoming, caller, record, handshake)
+        finally:
+            sockets.remove(caller.name)
+
+    async def _relay(
+        self,
+        row: Row,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        handshake: Accepted,
+    ) -> None:
+        sockets, request = self._parts.sockets(), incoming.sink
+        assert isinstance(request, Request)
+        query = dict(parse_qsl(incoming.query.decode("latin-1"), keep_blank_values=True))
         opening = await self._read(query, incoming, caller)
         call = EndpointCall(row, incoming, caller, record, opening.model)
         call.only, call.stream, record.stream = opening.account, True, True
@@ -87,7 +102,7 @@ class RealtimeSockets:
             budget = request.budget
             made = RealtimeSession(handshake, incoming.clock, budget, upstream, meter, idle_s)
             try:
-                sockets.begin(incoming, made, caller.name)
+                sockets.begin(incoming, made)
                 await made.over.wait()
             finally:
                 made.cancel()
@@ -95,7 +110,6 @@ class RealtimeSockets:
                     await meter.finish(upstream)
                 finally:
                     upstream.close()
-                    sockets.remove(caller.name)
 
         try:
             await self._exchange.run(call, attempt)
@@ -164,6 +178,7 @@ async def open_socket(
 
     Raises:
         Failure: it is refused, or there is none.
+        DragomanError: as `check_refused`.
     """
     upstreams, record = exchange.upstreams, call.record
     builder = upstreams.builders.of(lease.account)
@@ -180,6 +195,7 @@ async def open_socket(
                     raise ConnectTimeout("the handshake was not answered") from None
                 body = builder.mask.error(failed.body)
                 failure = refused(upstream.codec, failed.status, failed.headers, body)
+                check_refused(secret, failure)
                 if used is not None and not renewed:
                     renewed = await builder.renewed(used, failure.status, failure.symptom)
                     if renewed:
@@ -214,6 +230,17 @@ def _handshake(
     ]
     request = replace(request, headers=(*request.headers, *passed))
     return request if secret is None else as_holder(request, secret)
+
+
+def check_refused(secret: ClientSecret | None, failure: Failure) -> None:
+    """Make sure that a failure is of the account, and not of a client secret, which anybody who
+    holds one may present too late.
+
+    Raises:
+        DragomanError: UNAUTHENTICATED: the upstream refuses the secret.
+    """
+    if secret is not None and failure.status in (401, 403):
+        raise refusal(FaultKind.UNAUTHENTICATED, _REFUSED_SECRET, code="invalid_api_key")
 
 
 def as_holder(request: UpstreamRequest, secret: ClientSecret) -> UpstreamRequest:

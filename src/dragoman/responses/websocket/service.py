@@ -80,21 +80,22 @@ class WebSockets:
         """
         request = incoming.sink
         assert isinstance(request, Request)
-        self._sockets.admit(caller.name)
+        handshake = accepted(incoming, self._server())
         terms = Terms(
             age_s=MAX_AGE_S,
             idle_s=self._sockets.settings.idle_timeout_s,
             memory_bytes=MEMORY_BYTES,
         )
         session = Session(
-            accepted(incoming, self._server()),
+            handshake,
             terms,
             incoming.clock,
             request.budget,
             _client(incoming, caller),
             self,
         )
-        self._sockets.begin(incoming, session, caller.name)
+        self._sockets.admit(caller.name)
+        self._sockets.begin(incoming, session)
 
     async def answer(self, received: Received) -> None:
         """Answer a request of a connection."""
