@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from msgspec import Raw
 
-from dragoman.protocols.portable_schemas import traits_of
+from dragoman.protocols.portable_schemas import traits_of, with_names
 
 LEGAL = [
     b"{}",
@@ -69,3 +71,20 @@ def test_a_schema_is_passed_as_it_is_only_if_its_text_shows_no_need(
     traits = traits_of(Raw(schema + b" " * length))
     assert traits.is_complete == (schema in COMPLETE)
     assert traits.is_plain == (schema not in NEITHER)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '{"anyOf":[{"properties":{"NAME":{"type":"string"}},"required":["NAME","b"]}]}',
+        '{"dependentRequired":{"NAME":["NAME"]}}',
+        '{"dependentSchemas":{"NAME":{"required":["NAME"]}}}',
+        *(f'{{"properties":{{"a":{{"{key}":[{{"NAME":1}}]}}}}}}' for key in ("enum", "examples")),
+        *(f'{{"properties":{{"a":{{"{key}":{{"NAME":1}}}}}}}}' for key in ("const", "default")),
+    ],
+)
+def test_a_property_is_renamed_wherever_a_schema_names_it(schema: str) -> None:
+    """A text that is alike stays as it is."""
+    given = {**json.loads(schema.replace("NAME", "$top")), "title": "$top"}
+    expected = {**json.loads(schema.replace("NAME", "_top")), "title": "$top"}
+    assert with_names(given, {"$top": "_top"}) == expected

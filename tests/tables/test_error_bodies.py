@@ -243,7 +243,7 @@ def test_agents_recognise_a_full_context() -> None:
     ]
 
 
-@pytest.mark.parametrize("protocol", EVERY)
+@pytest.mark.parametrize("protocol", CODECS)
 @pytest.mark.parametrize("kind", FaultKind)
 def test_every_kind_has_its_form(protocol: str, kind: FaultKind) -> None:
     """JSON with the words of the error, and a status of an error. req: 152, 153"""

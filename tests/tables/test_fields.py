@@ -257,3 +257,13 @@ def test_other_forms_of_the_same(client: str, fields: JsonObject, same: JsonObje
     made, plain = call(client, fields), call(client, same)
     assert made.body == plain.body
     assert made.losses == plain.losses
+
+
+@pytest.mark.parametrize("client", [C, A, R])
+@pytest.mark.parametrize("upstream", [C, A, R])
+def test_half_a_character_of_the_client_is_repaired_and_told(client: str, upstream: str) -> None:
+    body = json.dumps(LEAST[client]).replace(': "hi"', ': "\\ud83d"').encode()
+    assert b"ud83d" in body
+    made = translate_request(client, upstream, body)
+    assert "\ufffd" in made.body.decode()
+    assert ("body", "repaired") in [(loss.path, loss.kind.value) for loss in made.losses]

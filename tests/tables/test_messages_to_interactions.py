@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.tables.requests import HI, KNOB, REPAIRED, A, JsonObject, Row, check, ids
+from tests.tables.requests import CONVERTED, HI, KNOB, REPAIRED, A, JsonObject, Row, check, ids
 from tests.tables.wire_messages import given, said, use
 
 INTERACTIONS = "google_interactions"
@@ -16,6 +16,12 @@ FAILED = {
         said("assistant", use("c1")),
         said("user", given("c1", "r", is_error=True)),
     ]
+}
+
+PARTS = {
+    "type": "document",
+    "title": "A title",
+    "source": {"type": "content", "content": [{"type": "text", "text": "a"}]},
 }
 
 
@@ -36,6 +42,17 @@ ROWS = [
         result(result="r", is_error=True),
         {"messages[1]": REPAIRED},
         upstream={"google_result_errors": True},
+    ),
+    Row(
+        "a document of parts",
+        {"messages": [said("user", PARTS)]},
+        {
+            "input[0].content": [
+                {"type": "text", "text": "A title"},
+                {"type": "text", "text": "a"},
+            ]
+        },
+        {"messages[0].content[0]": CONVERTED},
     ),
 ]
 

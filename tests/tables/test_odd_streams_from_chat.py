@@ -92,6 +92,10 @@ ODD_CHOICE = {**X["choices"][0], "something": 1}
 FAILURES = ("error", "insufficient_system_resource", "abort", "cancelled", "network_error")
 TOOL_WORDS = ("tool_calls", "tool_call", "tool_use", "function_call")
 END = ("end_turn",)
+LENGTH = (
+    *("incomplete", "max_length", "max_new_tokens", "max_output_tokens", "max_tokens"),
+    *("model_context_window_exceeded", "model_length", "repetition", "token_limit"),
+)
 FROM_CHAT = [
     *(
         Row(f"tool calls, {how}", chat_stream(ROLE, *chunks, CALLS), TWO)
@@ -291,10 +295,7 @@ FROM_CHAT = [
         )
         for word in ("stop", *TOOL_WORDS, *END)
     ),
-    *(
-        Row(f"finish reason {word}", finished(word), finished("length"))
-        for word in ("max_tokens", "max_output_tokens", "model_length")
-    ),
+    *(Row(f"finish reason {word}", finished(word), finished("length")) for word in LENGTH),
     *(
         Row(f"finish reason {word}", finished(word), finished("content_filter"))
         for word in ("safety", "sensitive", "refusal", "recitation")

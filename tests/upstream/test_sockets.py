@@ -154,7 +154,8 @@ async def test_a_connection_that_always_refuses_is_given_up_for_post(
 async def test_an_error_before_any_event_is_its_answer_by_http(client: UpstreamClient) -> None:
     """W8: the status, whichever its name is, the headers that it tells, and the error, whether it
     has an object of its own or not. The connection is given up."""
-    error = {"type": "rate_limit", "code": "slow", "message": "m", "headers": {"Retry-After": 7}}
+    headers = {"Retry-After": 7, "X-List": [1], "X-Line": "a\nb", "a b": "c", "Content-Type": "x"}
+    error = {"type": "rate_limit", "code": "slow", "message": "m", "headers": headers}
 
     def script(peer: Peer, message: dict[str, Any], number: int) -> None:
         if number == 1:
@@ -169,6 +170,8 @@ async def test_an_error_before_any_event_is_its_answer_by_http(client: UpstreamC
             async with await client.send(asked(url, [USER])) as answer:
                 assert answer.status == 429
                 assert answer.headers.get("retry-after") == "7"
+                assert answer.headers.get("content-type") != "x"
+                assert not {"x-list", "x-line", "a b"} & set(answer.headers)
                 told = json.loads(await answer.read(1000))
                 assert told == {
                     "error": {name: error[name] for name in ("type", "code", "message")}

@@ -33,6 +33,11 @@ ROWS: list[tuple[Any, Any, list[str]]] = [
         {"type": "array", "items": SHUT, "description": "{minItems: 8}"},
         ["additionalProperties", "minItems"],
     ),
+    (
+        {"type": "array", "uniqueItems": True},
+        {"type": "array", "description": "{uniqueItems: true}"},
+        ["uniqueItems"],
+    ),
     ({"oneOf": [{"type": "null"}]}, {"anyOf": [{"type": "null"}]}, ["oneOf"]),
     ({"not": {}}, {"description": "{not: {}}"}, ["not"]),
     (

@@ -331,7 +331,8 @@ def test_errors_say_which_field_and_when_to_come_again() -> None:
     assert later[""]["message"].endswith("Please retry in 4s.")
     assert "QuotaFailure" not in later
     spent = details_of(Fault(FaultKind.PAYMENT_REQUIRED, "Spent."))
-    assert "PerDay" in spent["QuotaFailure"]["violations"][0]["quotaId"]
+    violation = {"quotaId": "BudgetPerDay", "quotaMetric": "dragoman/budget"}
+    assert spent["QuotaFailure"]["violations"] == [violation]
     long = details_of(
         Fault(FaultKind.CONTEXT_TOO_LONG, "prompt is too long: 12 tokens > 10 maximum")
     )

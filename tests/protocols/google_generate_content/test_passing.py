@@ -93,6 +93,7 @@ NOT_EXACT = {
     "error without a code": b'data: {"error": "x"}\n\n',
     "array": b"data: [{}]\n\n",
     "refused for a signature": frames(said("", ',"finishReason":"MISSING_THOUGHT_SIGNATURE"')),
+    "an account that is restricted": frames(said("", ',"finishReason":"PUP_LIMITED_DISABLED"')),
 }
 
 
@@ -123,6 +124,13 @@ def test_whole_answers_pass_under_the_clients_name() -> None:
 
 
 # --- requests -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "asked"), [(b"{}", 1), (b'{"candidateCount":3}', 3), (b'{"candidateCount":0}', 1)]
+)
+def test_how_many_candidates_are_asked_for(config: bytes, asked: int) -> None:
+    assert CODEC.passthrough.choices({"generationConfig": msgspec.Raw(config)}) == asked
 
 
 def forwarded(

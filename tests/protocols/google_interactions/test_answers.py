@@ -15,6 +15,7 @@ from dragoman.accounts.decide.symptoms import symptom_of_answer
 from dragoman.canonical.blocks import (
     Base64,
     Block,
+    Foreign,
     Image,
     Opaque,
     Reasoning,
@@ -210,6 +211,19 @@ def test_what_nobody_knows_is_reported_and_not_fatal() -> None:
     }
 
 
+def test_a_step_of_the_vendors_tool_is_what_its_pieces_make_it() -> None:
+    searched = {"type": "google_search_call", "id": "s", "arguments": {"queries": ["q"]}}
+    stream = framed(
+        created(),
+        start(0, type="google_search_call", id="s"),
+        piece(0, type="google_search_call", arguments=searched["arguments"]),
+        stop(0),
+        completed(),
+    )
+    heads = [e.block for e in events_of(stream, same_protocol=True) if isinstance(e, Opened)]
+    assert heads == [Foreign(origin=NAME, type="google_search_call", raw=searched)]
+
+
 @pytest.mark.parametrize(
     ("frames", "kind"),
     [
@@ -225,10 +239,16 @@ def test_a_stream_without_its_end_is_a_fault(frames: list[JsonObject], kind: Non
     assert last.fault.kind is FaultKind.UPSTREAM_FAILED
 
 
-def test_an_error_without_data_is_an_error() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        b'{"error":{"code":"service_unavailable","message":"Too busy."}}',
+        b'data: {"event_type":"error","code":"service_unavailable","message":"Too busy."}',
+    ],
+)
+def test_an_error_in_another_form_is_an_error(error: bytes) -> None:
     """N26."""
-    bare = b'{"error":{"code":"service_unavailable","message":"Too busy."}}\n\n'
-    last = events_of(framed(created()) + bare)[-1]
+    last = events_of(framed(created()) + error + b"\n\n")[-1]
     assert isinstance(last, Failed)
     assert (last.fault.kind, last.fault.message) == (FaultKind.OVERLOADED, "Too busy.")
 

@@ -76,6 +76,12 @@ def test_the_usage_chunk_is_for_those_who_asked(asked: bool) -> None:
     assert passed == chat_stream(*expected)
 
 
+def test_a_role_in_every_chunk_is_passed() -> None:
+    texts = [chat_chunk({"role": "assistant", "content": text}) for text in ("a", "b")]
+    stream = chat_stream(*texts, STOP)
+    assert matched(stream)[0] == stream
+
+
 def test_usage_on_a_chunk_that_says_more_is_passed() -> None:
     stream = chat_stream(ROLE, TEXT, {**STOP, "usage": USAGE})
     passed, matcher = matched(stream)

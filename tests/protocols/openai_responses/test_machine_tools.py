@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.canonical.errors import UpstreamError
 from dragoman.protocols.openai_responses.conversations import unstored_members
 from dragoman.protocols.raw import join_object
 from dragoman.translation import Outcome
@@ -164,3 +165,13 @@ def test_a_deleted_file_has_no_diff() -> None:
     last = msgspec.json.decode(lines[-1])
     assert last["type"] == "response.completed"
     assert last["response"]["output"][0]["operation"] == {"type": "delete_file", "path": "a.txt"}
+
+
+def test_an_action_that_a_client_cannot_be_asked_for_has_its_own_code() -> None:
+    body = msgspec.json.encode({"model": "m", "messages": [HI]})
+    call = translate_request("openai_chat", "openai_responses", body)
+    asked = {"type": "computer_call", "id": "i", "call_id": "c", "status": "completed"}
+    answer = {"id": "r", "object": "response", "status": "completed", "output": [asked]}
+    with pytest.raises(UpstreamError) as caught:
+        call.translate_response(msgspec.json.encode(answer), Outcome())
+    assert caught.value.fault.code == "unsupported_output"

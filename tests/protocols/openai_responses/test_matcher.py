@@ -172,6 +172,19 @@ class TestStreams:
         stream = stream_of(events_of(response(message(text("Hello")), item, call('{"a":1}'))))
         assert matched(stream)[0] == stream
 
+    def test_an_item_may_begin_while_one_that_nobody_knows_goes_on(self) -> None:
+        item = {"type": "novelty_call", "id": "n_1", "status": "completed", "code": ["a"]}
+        answer = response(item, message(text("Hello")))
+        first, second, added, done, *rest = events_of(answer)
+        stream = stream_of([first, second, added, *rest[:-1], done, rest[-1]])
+        assert matched(stream)[0] == stream
+
+    def test_a_text_beside_the_output_may_repeat_it(self) -> None:
+        """It is content where there is no other."""
+        stream = stream_of(events_of(response(message(text("Hello")), output_text="Hello")))
+        assert matched(stream)[0] == stream
+        assert matched(stream_of(events_of(response(output_text="Hello"))))[0] is None
+
     @pytest.mark.parametrize("named", [True, False])
     def test_another_name_of_the_model(self, named: bool) -> None:
         """req: 150"""

@@ -61,7 +61,7 @@ from dragoman.sse import DONE, Frame
 
 _NO_COUNTERPART: Final = "has no counterpart downstream"
 _PREFIX: Final = "call_"
-_MEMBERS: Final = ("event_type", "interaction", "status", "steps", "step", "delta")
+_MEMBERS: Final = ("interaction", "status", "steps", "step", "delta")
 _LENGTHS: Final = frozenset({"incomplete", "budget_exceeded", "requires_continuation"})
 
 

@@ -77,8 +77,7 @@ class Choices(Struct, eq=False):
     def _said(self) -> Said:
         """The content of the last choice, in whichever member it has it."""
         last = self.last
-        if last is None:
-            return _NOTHING
+        assert last is not None
         if last.delta is not None and (last.delta.has_content or last.message is None):
             return last.delta
         return last.message or (Said(content=last.text) if last.text else _NOTHING)
