@@ -22,6 +22,8 @@ from tests.tables.requests import JsonObject, R
 
 EXACT = stream_of(EVENTS)
 CALLING = events_of(response(call('{"a":1}')))
+CALLED = call('{"a":1}')
+ONE = message(text("one"))
 CALLED_ANEW = {**CALLING[-1], "response": response(call('{"a":1}', call_id="call_9"))}
 
 
@@ -537,6 +539,19 @@ FROM_RESPONSES = [
             }
         ),
         FaultKind.RATE_LIMITED,
+    ),
+    Row(
+        "messages listed after the call, the one without pieces under another id",
+        stream_of(
+            frame_events(
+                response(CALLED, message(text("two"), id="msg_u9"), ONE),
+                *item_events(message(text("two"), id="msg_u2"), 0)[:1],
+                *item_events(ONE, 1)[:3],
+                *item_events(CALLED, 2),
+            )
+        ),
+        stream_of(events_of(response(ONE, message(text("two"), id="msg_u2"), CALLED))),
+        {"content": "converted"},
     ),
     *(
         Row(
