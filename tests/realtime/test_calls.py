@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from dragoman.endpoints.realtime import calls
+from dragoman.lab.simulator.realtime import Realtime
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
 from tests.gateway.http import KEY, TRUSTS_NOBODY, Answer, call
@@ -269,3 +270,43 @@ def test_a_client_secret_that_the_vendor_refuses_is_no_fault_of_the_account(
         assert answer.status == 401
         with session(gateway) as sock:
             turn(sock)
+
+
+def test_a_call_has_the_model_that_was_looked_up(
+    serving: tuple[RunningGateway, list[Any]], simulator: RunningSimulator
+) -> None:
+    """Calls: no body names another model than the one whose route, price and right were found."""
+    gateway, _ = serving
+    name = offers(gateway, secret_of(gateway).value)[1].headers["location"].rpartition("/")[2]
+    with client(gateway) as sdk:
+        sdk.realtime.calls.accept(name, type="realtime", model="sim-dear")
+    assert simulator.last.json == {"type": "realtime", "model": "sim-voice"}
+    before = len(simulator.requests)
+    for media, made in (
+        ("application/json", {"sdp": SDP, "session": {"model": "sim-dear"}}),
+        ("application/x-www-form-urlencoded", b"sdp=v%3D0&session=%7B%7D"),
+        ("text/plain", SDP.encode()),
+    ):
+        path = "/v1/realtime/calls?model=voice"
+        answer = call(gateway.base_url, "POST", path, made, {"content-type": media})
+        assert answer.status == 415, media
+    assert len(simulator.requests) == before
+
+
+def test_a_vendors_secret_is_hidden_however_it_is_written(
+    serving: tuple[RunningGateway, list[Any]],
+    simulator: RunningSimulator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gateway, _ = serving
+
+    async def answer(_: Any, context: Any, status: int, body: bytes, *others: Any) -> None:
+        headers = [("content-type", "application/json"), *context.common_headers()]
+        await context.reply.whole(status, headers, body.replace(b'"ek_', b'"\\u0065k_'))
+
+    monkeypatch.setattr(Realtime, "_answer", answer)
+    path = "/v1/realtime/client_secrets"
+    given = call(gateway.base_url, "POST", path, {"session": SESSION}).json
+    assert given["value"].startswith("ek_drg_")
+    with session(gateway, "", authorization=f"Bearer {given['value']}") as sock:
+        turn(sock)

@@ -23,7 +23,7 @@ from dragoman.canonical.errors import FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.usage import Usage
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
-from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.incoming import IncomingRequest, media_type
 from dragoman.edge.record import Record
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.client_secrets import LIFE_S, ClientSecret
@@ -50,6 +50,8 @@ from dragoman.upstream.request import UpstreamRequest
 _log = logging.getLogger("dragoman.gateway")
 
 _MOST_BYTES = 1024 * 1024
+_OFFERS = ("application/sdp", "multipart/form-data")
+"""What a call begins with. In anything else an upstream may read a model that is not read here."""
 _CALL_S = 2 * 3600.0
 """Seconds for which an id of a call is known: the vendor ends calls after an hour."""
 _HANG_UP_S = 5.0
@@ -133,8 +135,9 @@ class RealtimeCalls:
             expires = min(ends, time.time() + LIFE_S)
             kept = ClientSecret(caller.name, call.model, lease.account.name, value, expires)
             own = await secrets.keep(kept)
-            # Wherever it stands.
-            shown = answer.body.replace(value.encode(), own.encode())
+            # Wherever it stands, and however it is written.
+            shown = replaced(answer.body, "value", to_json(own))
+            shown = shown.replace(value.encode(), own.encode())
             shown = replaced(shown, "expires_at", b"%d" % expires)
             headers = [*_NO_STORE, (b"x-dragoman-base-url", _base_url(incoming))]
             incoming.reply(answer.status, shown, headers)
@@ -148,6 +151,9 @@ class RealtimeCalls:
     ) -> None:
         secret = await presented_secret(self._parts.secrets(), incoming)
         media = incoming.headers.get(b"content-type", b"")
+        if media_type(media) not in _OFFERS:
+            message = "A call begins with application/sdp or multipart/form-data."
+            raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, message)
         query = dict(parse_qsl(incoming.query.decode("latin-1")))
         part = _session_part(media, body)
         session = body[part] if part is not None else b""
@@ -231,6 +237,10 @@ class RealtimeCalls:
         call = self._called(row, incoming, caller, record, found.model)
         call.only = found.account
         await self._exchange.admit(call)
+        if body.strip():
+            if object_of(body) is None:
+                raise InvalidRequest.at("", "The body must be a JSON object.")
+            body = _renamed(body, call)
         path = row.path.removeprefix("/v1/realtime").replace("{id}", name)
         media = incoming.headers.get(b"content-type", b"application/json").decode("latin-1")
 
@@ -284,6 +294,8 @@ class _Watched:
                         await self._over.wait()
                 self._socket.watch(loop.time())
         finally:
+            if self._task is not None:
+                self._task.cancel()
             await hang_up()
             await self._meter.finish(None)
             self._socket.close()
