@@ -53,9 +53,12 @@ async def batch_file(upload: Upload, directory: str | None, rename: Rename) -> B
         DragomanError, ClientGone: as `Upload.read_fields`.
     """
     await upload.read_fields(_EVERYTHING)
-    file = next((part for part in upload.parts if part.filename is not None), None)
-    if file is None:
+    files = [part for part in upload.parts if part.filename is not None or part.name == "file"]
+    if not files:
         raise InvalidRequest.at("file", "is required", code="missing_required_parameter")
+    file = files[0]
+    if len(files) > 1 or file.name != "file" or file.filename is None:
+        raise InvalidRequest.at("file", "must be the only file of the form")
     requests = Requests(rename)
     spool = await asyncio.to_thread(Spool, directory)
     try:
