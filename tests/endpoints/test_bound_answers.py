@@ -15,6 +15,7 @@ from dragoman.edge.auth import Caller
 from dragoman.keys.ring import KeyRing
 from dragoman.serving.bindings import Bindings
 from dragoman.serving.bound_answers import BoundAnswerRecorder, makes_things
+from dragoman.serving.bound_notes import MOST_TOLD, things_in
 from dragoman.translation import ClientRequest
 
 ME, YOU = Caller("me"), Caller("you")
@@ -66,3 +67,32 @@ def test_only_requests_whose_model_runs_code_are_looked_at(tools: Any, made: boo
     body = {"model": "m", "input": "Hi", "tools": tools}
     request = ClientRequest("openai_responses", json.dumps(body).encode())
     assert makes_things(request) is made
+
+
+def test_what_a_client_or_a_model_made_up_is_not_told_by_the_service(bindings: Bindings) -> None:
+    """Services repeat tools as they were given, and calls have what the model says."""
+    named = {"file_id": "file-no", "container": {"id": "file-no"}, "a": [{"file_id": "file-no"}]}
+    answer = {
+        "id": "resp_1",
+        "tools": [{"type": "function", "name": "f", "parameters": named}],
+        "text": {"format": {"type": "json_schema", "schema": named}},
+        "output": [
+            {"type": "mcp_list_tools", "tools": [{"input_schema": named, "annotations": named}]},
+            {"type": "tool_search_call", "arguments": named},
+        ],
+        "content": [{"type": "tool_use", "input": named}, {"type": "mcp_tool_use", "input": named}],
+        "made": {"file_id": "file-yes"},
+    }
+
+    async def told() -> list[str]:
+        recorder = BoundAnswerRecorder(bindings, ME, None)
+        await recorder.begun("a", "resp_1")
+        await recorder.whole(json.dumps(answer).encode())
+        return list(await bindings.find(["file-no", "file-yes"], ME))
+
+    assert asyncio.run(told()) == ["file-yes"]
+
+
+def test_an_answer_tells_of_so_many_things_at_most() -> None:
+    answer = {"data": [{"file_id": f"file-{number}"} for number in range(MOST_TOLD + 5)]}
+    assert len(things_in(answer, "", "me", "a")) == MOST_TOLD

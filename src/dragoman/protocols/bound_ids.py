@@ -75,14 +75,20 @@ def ids_in(value: Any) -> Iterator[str]:
         if isinstance(value, list):
             left += reversed(value)
         elif isinstance(value, dict):
-            kind = value.get("type")
-            is_call = isinstance(kind, str) and kind in _CALLS
             for name, inner in reversed(value.items()):
                 if name in _NAMING:
                     yield from _texts(inner)
-                is_free = name in _FREE or (is_call and name == "input")
-                if isinstance(inner, dict | list) and not is_free:
+                if isinstance(inner, dict | list) and not is_free(value, name):
                     left.append(inner)
+
+
+def is_free(value: Mapping[str, Any], name: str) -> bool:
+    """Whether the member of that name of an object may have anything: a client or a model has made
+    it up."""
+    if name in _FREE:
+        return True
+    kind = value.get("type")
+    return name == "input" and isinstance(kind, str) and kind in _CALLS
 
 
 def named_in(body: bytes) -> list[str]:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from dragoman import jsontext
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json_text
+from dragoman.protocols.bound_ids import is_free
 from dragoman.storage.bound import MOST_DETAIL, BoundId
 
 SECOND_FORM: Final = "file_"
@@ -27,6 +28,11 @@ _FOUND: Final[Mapping[str, str]] = {
     "container": "container",
 }
 """The kinds of ids in answers, by the members that have them."""
+_OF_CLIENTS: Final = ("attributes",)
+"""Members in which services repeat what clients have given them, besides those that are free in
+requests."""
+MOST_TOLD: Final = 1000
+"""Things that are noted of one answer."""
 _OUTPUTS: Final = ("output_file_id", "error_file_id")
 
 
@@ -77,6 +83,8 @@ def things_in(
     if kind == "upload" and isinstance(file := answer.get("file"), dict):
         found |= {one.name: one for one in things_in(file, "file", owner, account)}
     for member, named in _named(answer):
+        if len(found) >= MOST_TOLD:
+            break
         kind_named = SECOND_FORM if named.startswith(SECOND_FORM) else _FOUND[member]
         if named not in found:
             about = {"id": named, "object": kind_named, "created_at": int(now)}
@@ -104,11 +112,14 @@ def _named(answer: Any) -> Iterator[tuple[str, str]]:
             left += value
         elif isinstance(value, dict):
             for name, inner in value.items():
+                if is_free(value, name) or name in _OF_CLIENTS:
+                    continue
                 if name == "container" and isinstance(inner, dict):
                     inner = inner.get("id")
                 if name in _FOUND and isinstance(inner, str) and inner:
                     yield name, inner
-                elif isinstance(inner, dict | list) and name not in ("metadata", "attributes"):
+                elif isinstance(inner, list) or (isinstance(inner, dict) and name != "annotations"):
+                    # Those that are an object are of a tool, by whoever has made it.
                     left.append(inner)
 
 
