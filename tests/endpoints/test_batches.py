@@ -15,6 +15,8 @@ import anthropic
 import openai
 import pytest
 
+from dragoman.lab.simulator.errors import ApiError
+from dragoman.lab.simulator.holdings import Asked, Given
 from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
 from dragoman.server.testing import RunningGateway
 from tests.endpoints.bound import ME, PRICES, YOU, Gateways, batch_lines, gateways
@@ -308,3 +310,63 @@ def test_no_second_member_hides_a_model_or_a_file(opened: Gateways) -> None:
     headers = {"content-type": "application/json"}
     answer = call(gateway.base_url, "POST", "/v1/batches", body, key=ME, headers=headers)
     assert answer.status == 404
+
+
+def test_a_form_has_no_other_file_than_the_one_that_is_read(opened: Gateways) -> None:
+    """Which of two the service takes is not known: one may have any models."""
+    gateway, service = opened.open(), opened.simulator
+    good, bad = batch_lines("my-model"), batch_lines("sim-secret")
+
+    def part(name: str, file: str, content: bytes) -> bytes:
+        head = f'--B\r\nContent-Disposition: form-data; name="{name}"{file}\r\n\r\n'
+        return head.encode() + content + b"\r\n"
+
+    named = '; filename="a.jsonl"'
+    purpose = part("purpose", "", b"batch")
+    headers = {"content-type": "multipart/form-data; boundary=B"}
+    for parts in (
+        part("decoy", named, good) + part("file", named, bad),
+        part("file", named, good) + part("file", named, bad),
+        part("file", named, good) + part("file", "", bad),
+        part("file", "", bad) + part("file", named, good),
+        part("other", named, good),
+    ):
+        body = purpose + parts + b"--B--\r\n"
+        answer = call(gateway.base_url, "POST", "/v1/files", body, key=ME, headers=headers)
+        assert answer.status == 400
+        assert b"file" in answer.body
+    assert not service.requests
+    body = purpose + part("file", named, good) + part("note", "", b"x") + b"--B--\r\n"
+    assert call(gateway.base_url, "POST", "/v1/files", body, key=ME, headers=headers).status == 200
+
+
+def test_results_that_are_refused_are_asked_for_again(
+    opened: Gateways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is settled by an answer that is not them."""
+    gateway, holdings = opened.open(), opened.simulator.app.holdings
+    mine = opened.anthropic(gateway)
+    made = mine.messages.batches.create(requests=requests("claude-x", "claude-y"))
+    answer, refused = holdings.answer, []
+
+    def refuses(asked: Asked) -> Given | None:
+        if asked.parts[-1] == "results":
+            refused.append(asked)
+            raise ApiError(503, "Later.", code="later")
+        return answer(asked)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(holdings, "answer", refuses)
+        mine.messages.batches.retrieve(made.id)
+        assert refused
+        assert used(gateway) == 0
+    mine.messages.batches.retrieve(made.id)
+    assert eventually(lambda: used(gateway) == 2 * TOKENS)
+
+
+def test_a_route_that_has_no_batches_is_in_none(opened: Gateways) -> None:
+    more = '[[routes]]\nmatch = "only-*"\nupstream = "chat"\nendpoints = ["embeddings"]\n'
+    mine = opened.openai(opened.open(more=more))
+    with pytest.raises(openai.BadRequestError, match=r"line 2: .*'only-x'.*no batches"):
+        make(mine, "my-model", "only-x")
+    assert not opened.simulator.requests

@@ -36,7 +36,7 @@ from dragoman.serving.limits.use import MOST_OUTPUT
 from dragoman.serving.plan import Plan
 from dragoman.storage.bound import BoundId
 from dragoman.storage.responses import ResponseStore
-from dragoman.upstream.errors import CallError
+from dragoman.upstream.errors import BadAnswer, CallError
 
 _log = logging.getLogger("dragoman.gateway")
 
@@ -69,6 +69,8 @@ class Batches:
             upstream = plan.upstream
             if "batches" not in endpoints_of(upstream) or not is_spoken(codec, upstream):
                 raise InvalidRequest.at("model", f"{plan.upstream.name} makes no batches")
+            if plan.target.endpoints is not None and "batches" not in plan.target.endpoints:
+                raise InvalidRequest.at("model", "its route has no batches")
             if not chosen:
                 chosen.append(plan)
             first = chosen[0].upstream
@@ -222,10 +224,11 @@ class Batches:
         async with await self._upstreams.client.send(
             builder.bodyless("GET", path, "", {"accept": "*/*"})
         ) as answer:
-            if answer.is_good:
-                async for chunk in answer:
-                    results.lines.feed(chunk)
-                results.lines.finish()
+            if not answer.is_good:
+                raise BadAnswer(f"the service answers with status {answer.status}")
+            async for chunk in answer:
+                results.lines.feed(chunk)
+            results.lines.finish()
 
     async def _shown(self, account: Account, bound: BoundId) -> Mapping[str, Any] | None:
         """A batch as its service shows it; None if it does not."""
