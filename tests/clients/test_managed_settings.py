@@ -70,7 +70,7 @@ def test_claude_code_has_the_models_and_prices_of_its_person(
             rules=RULES,
         ),
         routes=ROUTES,
-        models=Models(auxiliary_model="small"),
+        models=Models(aliases={"claude-*haiku*": "small"}),
         prices=(OwnPrice(model="sim-text", input="3", output="15", cached="0.3"),),
         managed_settings={"permissions": {"deny": ["WebFetch"]}},
         telemetry=Telemetry(forward_to=Secret("http://127.0.0.1:1")),

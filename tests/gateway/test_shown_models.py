@@ -96,7 +96,7 @@ def test_the_model_that_claude_code_asks_for_by_itself(start: Start) -> None:
         Client(name="few", key=Secret(KEY), models=("mine",)),
         Client(name="none", key=Secret("another-key"), models=("other",)),
     )
-    url = start(Models(auxiliary_model="mine"), keys)
+    url = start(Models(aliases={"claude-*haiku*": "mine"}), keys)
     assert messages(url, HAIKU).status == 200
     assert messages(url, HAIKU, "another-key").status == 404
     assert messages(url, "claude-opus-4-7").status == 404
@@ -108,4 +108,5 @@ def test_a_built_in_name_that_leads_nowhere_names_the_setting(start: Start) -> N
     assert refused.status == 404
     message = refused.json["error"]["message"]
     assert HAIKU in message
-    assert "auxiliary_model" in message
+    assert "[models] aliases" in message
+    assert '"claude-*haiku*"' in message

@@ -639,11 +639,9 @@ class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     aliases: dict[NonEmpty, NonEmpty] = field(default_factory=lambda: dict(ALIASES))
     """Short names and the models they stand for. They are listed in `/v1/models` too. In a name,
     `*` matches any text: with `"claude-*" = "house"`, the models that Claude Code asks for by
-    itself are `house`. Of such names the first that matches is used, none is listed, and who may
+    itself are `house`; with `"claude-*haiku*" = "small"` before it, the one for titles and
+    summaries is `small`. Of such names the first that matches is used, none is listed, and who may
     use the model may use it by all of them."""
-    auxiliary_model: NonEmpty | None = None
-    """The alias of `claude-*haiku*`, after all others: Claude Code asks for such a model by itself,
-    for titles and summaries."""
     legacy: dict[NonEmpty, NonEmpty] = field(default_factory=lambda: dict(LEGACY))
     """Names of retired models and their replacements."""
     prefixes: dict[NonEmpty, NonEmpty] = field(default_factory=lambda: dict(PREFIXES))

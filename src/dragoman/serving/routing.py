@@ -91,10 +91,9 @@ class Router:
         self._usual = self.held(None)
         self._models = config.models
         self._options = config.options
-        patterns = [(name, to) for name, to in config.models.aliases.items() if "*" in name]
-        if config.models.auxiliary_model is not None:
-            patterns.append((AUXILIARY, config.models.auxiliary_model))
-        self._patterns = tuple(patterns)
+        self._patterns = tuple(
+            [(name, to) for name, to in config.models.aliases.items() if "*" in name]
+        )
         self._cached = lru_cache(maxsize=_REMEMBERED)(self._resolve)
 
     def held(self, purpose: Purpose | None) -> Held:
@@ -323,10 +322,12 @@ def takes_detour(target: Target, asked: ClientRequest, *, tools_alone: bool = Fa
 def model_not_found(name: str) -> DragomanError:
     """The error for a model that does not exist, or that the client may not use."""
     message = f"The model {name[:200]!r} does not exist or you do not have access to it."
-    if name in BUILT_IN or matches(AUXILIARY, name):
+    is_auxiliary = matches(AUXILIARY, name)
+    if name in BUILT_IN or is_auxiliary:
         message += (
-            " Claude Code asks for it by itself: in the configuration, [models] aliases or"
-            " auxiliary_model lead it to a model of yours."
+            " Claude Code asks for it by itself: in the configuration, the alias"
+            f' "{AUXILIARY if is_auxiliary else "claude-*"}" in [models] aliases leads it to a'
+            " model of yours."
         )
     return DragomanError(
         Fault(
