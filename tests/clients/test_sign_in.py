@@ -23,7 +23,7 @@ def provider() -> Iterator[Provider]:
 def test_claude_code_signs_in_and_out(
     simulator: RunningSimulator, provider: Provider, tmp_path: Path
 ) -> None:
-    """A1 to A4, A8 to A11, A15: device flow, a turn, a restart of the gateway, a refresh, logout,
+    """Device flow, a turn, a restart of the gateway, a refresh, logout,
     and a person who was removed."""
     LOGGED.clear()
     store = tmp_path / "store.db"
@@ -60,7 +60,7 @@ def test_claude_code_signs_in_and_out(
 def test_codex_signs_in(
     simulator: RunningSimulator, provider: Provider, tmp_path: Path, by_device: bool
 ) -> None:
-    """A5, A14: the browser, or a code; a turn; a refresh; and a person who is refused."""
+    """The browser, or a code; a turn; a refresh; and a person who is refused."""
     LOGGED.clear()
     with house(simulator.base_url, tmp_path / "store.db", provider) as home:
         program = Codex(tmp_path, home.url)

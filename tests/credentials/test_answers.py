@@ -19,7 +19,6 @@ SECRET = "a-secret-that-was-sent"
 
 @pytest.mark.parametrize("name", ["error", "message", "error_description", "Message", "code"])
 def test_a_refusal_that_quotes_a_secret_does_not_show_it(name: str) -> None:
-    """B43."""
     body = json.dumps({name: f"{SECRET} is not known"}).encode()
     for status in (400, 500):
         assert SECRET not in str(refusal(status, body, "the server", {}))

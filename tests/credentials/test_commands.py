@@ -30,7 +30,6 @@ def script(folder: Path, text: str) -> str:
 
 
 async def test_the_trimmed_text_is_the_token(tmp_path: Path) -> None:
-    """B38."""
     run = script(tmp_path, 'printf "  of $1 for $WHO $UNKNOWN \\n\\n"')
     more = 'refresh_s = 900, environment = { WHO = "me" }'
     clouds = Clouds({"UNKNOWN": "not passed on"})
@@ -59,7 +58,6 @@ async def test_the_trimmed_text_is_the_token(tmp_path: Path) -> None:
 async def test_objects_are_read_as_the_output_says(
     tmp_path: Path, output: str, printed: object, token: str, life: float
 ) -> None:
-    """B38."""
     (tmp_path / "printed").write_text(json.dumps(printed))
     run = script(tmp_path, f"cat {tmp_path}/printed")
     found = await Clouds().obtain(settings_of(f'{run}, output = "{output}"'))
@@ -68,7 +66,6 @@ async def test_objects_are_read_as_the_output_says(
 
 
 async def test_keys_of_aws_and_keys_in_the_headers_of_their_service(tmp_path: Path) -> None:
-    """B26, B38."""
     keys = {"Version": 1, "AccessKeyId": "I", "SecretAccessKey": "s", "SessionToken": "t"}
     (tmp_path / "printed").write_text(json.dumps(keys))
     run = script(tmp_path, f"cat {tmp_path}/printed")
@@ -100,7 +97,7 @@ async def test_kubernetes_programs_are_told_what_is_asked_of_them(tmp_path: Path
 async def test_what_a_command_does_wrong_is_the_reason(
     tmp_path: Path, text: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """B38, B43: what it prints is for operators, in the log."""
+    """What it prints is for operators, in the log."""
     run = script(tmp_path, text)
     more = 'timeout_s = 0.3, environment = { TOKEN_OF_MINE = "very-secret-value" }'
     if "took" not in message:
@@ -113,7 +110,6 @@ async def test_what_a_command_does_wrong_is_the_reason(
 
 
 def test_all_that_a_command_has_started_is_killed(tmp_path: Path) -> None:
-    """B38."""
     run = script(tmp_path, f"sleep 300 & echo $! > {tmp_path}/child; wait")
     asyncio.run(failure(Clouds(), f"{run}, timeout_s = 2"))
     child = int((tmp_path / "child").read_text())

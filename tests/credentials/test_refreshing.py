@@ -104,7 +104,6 @@ def test_which_refusals_mean_that_another_credential_may_do(
 
 
 def test_clocks_that_differ_are_seen_in_the_refusal() -> None:
-    """B5."""
     assert is_of_clock(403, set(), "signature expired: 20260101t000000z is now earlier than x")
     assert is_of_clock(403, set(), "signature not yet current")
     assert is_of_clock(403, {"requesttimetooskewed"}, "")
@@ -168,7 +167,6 @@ async def house(answer: Callable[[], Credential]) -> AsyncIterator[House]:
 
 
 async def test_one_worker_obtains_for_all() -> None:
-    """B40."""
     async with house(lambda: credential(time.time(), 3600)) as one:
         workers = [one.join() for _ in range(4)]
         for worker in workers:
@@ -179,7 +177,6 @@ async def test_one_worker_obtains_for_all() -> None:
 
 
 async def test_what_was_refused_as_expired_is_replaced_once_for_all() -> None:
-    """B42."""
     made = iter(range(100))
     async with house(lambda: credential(time.time(), 3600, str(next(made)))) as one:
         workers = [one.join() for _ in range(3)]
@@ -207,7 +204,6 @@ async def test_a_source_that_fails_is_told_to_whoever_waits() -> None:
 
 
 async def test_a_source_that_is_down_costs_nothing_before_the_end() -> None:
-    """B40."""
     async with house(lambda: credential(time.time(), 3600)) as one:
         worker = one.join()
         await worker.entry.ready()
@@ -258,7 +254,6 @@ async def test_what_was_refused_is_tried_again_when_a_person_has_enabled_the_acc
 
 
 async def test_credentials_that_nobody_needs_are_forgotten() -> None:
-    """B49."""
     async with house(lambda: credential(time.time(), 3600)) as one:
         worker = one.join()
         await worker.entry.ready()

@@ -116,7 +116,6 @@ async def problem_of(instance: Instance, token: str = "first") -> Problem:
 async def test_what_replaces_a_token_is_stored_and_redeemed_next(
     store: SqliteStore, clouds: Clouds
 ) -> None:
-    """B39."""
     for number in range(3):
         await Instance(store, clouds).obtain()
         assert clouds.authority.issued["oauth"] == number + 1
@@ -125,7 +124,6 @@ async def test_what_replaces_a_token_is_stored_and_redeemed_next(
 
 
 async def test_instances_share_what_one_has_redeemed(store: SqliteStore, clouds: Clouds) -> None:
-    """B41."""
     clouds.authority.life_s = 3600.0
     instances = [Instance(store, clouds, ahead_s=-ahead) for ahead in range(4)]
     found = await asyncio.gather(*(instance.obtain() for instance in instances))
@@ -138,7 +136,7 @@ async def test_instances_share_what_one_has_redeemed(store: SqliteStore, clouds:
 
 
 async def test_instances_assume_a_role_once(store: SqliteStore, clouds: Clouds) -> None:
-    """B41: what costs a call of STS is shared, and replaced once for all when it is refused."""
+    """What costs a call of STS is shared, and replaced once for all when it is refused."""
     clouds.authority.life_s = 3600.0
     instances = [Instance(store, clouds) for _ in range(4)]
     found = await asyncio.gather(*(instance.assume() for instance in instances))
@@ -153,7 +151,7 @@ async def test_instances_assume_a_role_once(store: SqliteStore, clouds: Clouds) 
 async def test_a_role_is_assumed_whoever_is_killed(
     store: SqliteStore, clouds: Clouds, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B41: a role may be assumed again, so nobody has to act."""
+    """A role may be assumed again, so nobody has to act."""
     monkeypatch.setattr(rotating, "REDEEMING_S", 0.05)
     clouds.authority.life_s = 3600.0
     with pytest.raises(Killed):
@@ -172,7 +170,6 @@ async def test_a_role_is_assumed_without_the_store(tmp_path: Path, clouds: Cloud
 async def test_no_token_is_redeemed_twice_whoever_is_killed(
     store: SqliteStore, clouds: Clouds, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B41."""
     monkeypatch.setattr(rotating, "REDEEMING_S", 0.05)
     with pytest.raises(Killed):
         await Instance(store, clouds, steps).obtain()
@@ -219,7 +216,7 @@ async def test_an_answer_that_was_lost_is_not_asked_for_again(
 async def test_a_login_that_has_ended_is_not_tried_again_until_another_is_set(
     store: SqliteStore, clouds: Clouds
 ) -> None:
-    """B39: `invalid_grant`."""
+    """The answer is `invalid_grant`."""
     clouds.authority.refreshes.clear()
     with pytest.raises(CredentialError) as raised:
         await Instance(store, clouds).obtain()
@@ -235,7 +232,6 @@ async def test_a_login_that_has_ended_is_not_tried_again_until_another_is_set(
 def test_nothing_in_the_store_can_be_read(
     store: SqliteStore, clouds: Clouds, tmp_path: Path
 ) -> None:
-    """B43."""
     found = asyncio.run(Instance(store, clouds).obtain())
     token = dict(found.headers)["authorization"].partition(" ")[2]
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())

@@ -59,7 +59,6 @@ def builder_of(text: str) -> UpstreamRequestBuilder:
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(text: str, key: str, message: str) -> None:
-    """B4, B15."""
     with pytest.raises(ConfigError) as error:
         parse_config(text)
     found = {problem.key: problem.message for problem in error.value.problems}
@@ -67,7 +66,6 @@ def test_what_cannot_be_used_is_refused_by_name(text: str, key: str, message: st
 
 
 def test_a_request_is_signed_over_what_is_sent() -> None:
-    """B3, B10."""
     builder = builder_of(config(AWS))
     request = builder.post("/messages", b"{}", None, stream=False)
     head = render_head(request, prepared(request).lines).decode()
@@ -81,7 +79,6 @@ def test_a_request_is_signed_over_what_is_sent() -> None:
 
 
 def test_accounts_in_two_regions_share_an_upstream() -> None:
-    """B15."""
     text = config(AWS, 'region = "eu-west-1"', "https://bedrock-runtime.{region}.amazonaws.com")
     text += (
         text[text.index("[[accounts]]") :]
@@ -110,7 +107,7 @@ def test_accounts_in_two_regions_share_an_upstream() -> None:
     ],
 )
 def test_names_of_models_are_right_on_the_wire_and_in_the_signature(name: str) -> None:
-    """B2: the simulator computes the signature of what arrives."""
+    """The simulator computes the signature of what arrives."""
     settings = f'kind = "aws", access_key_id = "{KEY_ID}", secret_access_key = "{SECRET}"'
     builder = builder_of(
         config(settings, base_url="https://bedrock-runtime.us-east-1.amazonaws.com")

@@ -27,7 +27,6 @@ def signer(token: str = "", region: str = "us-east-1", service: str = "service")
 
 @pytest.mark.parametrize("case", FACTS["cases"], ids=lambda case: case["name"])
 def test_signatures_are_those_of_the_vectors(case: dict[str, Any]) -> None:
-    """B1, B2."""
     one = signer(case["token"], case.get("region", "us-east-1"), case.get("service", "service"))
     headers = [("Host", case.get("host", "example.amazonaws.com")), *map(tuple, case["headers"])]
     request = Signable(case["method"], case["path"], headers, case["body"].encode())
@@ -45,7 +44,6 @@ def test_the_signing_key_of_a_day_is_computed_once_and_that_of_the_next_is_anoth
 
 
 def test_only_headers_that_no_server_in_between_changes_are_signed() -> None:
-    """B3."""
     sent = [
         ("content-type", "application/json"),
         ("accept", "application/json"),
@@ -84,5 +82,4 @@ def test_only_headers_that_no_server_in_between_changes_are_signed() -> None:
     ],
 )
 def test_region_and_signing_name_follow_from_the_host(host: str, expected: tuple[str, str]) -> None:
-    """B4."""
     assert region_and_name(host) == expected

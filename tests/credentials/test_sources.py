@@ -51,7 +51,6 @@ def until(seconds: float) -> str:
 
 
 async def test_a_role_is_assumed_by_a_signed_request_and_not_again_once_it_was_refused() -> None:
-    """B21."""
     clouds = Clouds(STS)
     settings = settings_of(f'kind = "aws", {STATIC}, role_arn = "{ROLE}", external_id = "ours"')
     found = await clouds.obtain(settings)
@@ -72,7 +71,6 @@ async def test_a_role_is_assumed_by_a_signed_request_and_not_again_once_it_was_r
 
 
 async def test_profiles_are_read_anew_each_time(tmp_path: Path) -> None:
-    """B20."""
     file = tmp_path / "credentials"
     clouds = Clouds({"AWS_SHARED_CREDENTIALS_FILE": str(file)})
     settings = settings_of('kind = "aws", profile = "work"')
@@ -91,7 +89,6 @@ async def test_profiles_are_read_anew_each_time(tmp_path: Path) -> None:
 
 
 async def test_a_profile_may_chain_roles_run_a_command_or_name_the_instance(tmp_path: Path) -> None:
-    """B21, B26."""
     command = tmp_path / "keys"
     command.write_text(
         '#!/bin/sh\nprintf \'{"Version":1,"AccessKeyId":"C","SecretAccessKey":"s",'
@@ -122,7 +119,6 @@ async def test_a_profile_may_chain_roles_run_a_command_or_name_the_instance(tmp_
 
 
 async def test_a_web_identity_is_read_anew_and_sent_unsigned(tmp_path: Path) -> None:
-    """B22."""
     file = tmp_path / "token"
     environ = {"AWS_WEB_IDENTITY_TOKEN_FILE": str(file), "AWS_ROLE_ARN": ROLE, **STS}
     clouds = Clouds(environ)
@@ -134,7 +130,6 @@ async def test_a_web_identity_is_read_anew_and_sent_unsigned(tmp_path: Path) -> 
 
 
 async def test_containers_issue_keys_and_foreign_hosts_are_not_asked(tmp_path: Path) -> None:
-    """B23."""
     file = tmp_path / "token"
     file.write_text("container-token\n")
     name = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
@@ -153,7 +148,6 @@ async def test_containers_issue_keys_and_foreign_hosts_are_not_asked(tmp_path: P
 
 
 async def test_an_instance_is_asked_by_version_2_and_may_hand_out_stale_keys() -> None:
-    """B24."""
     clouds = Clouds()
     found = await clouds.obtain(settings_of('kind = "aws"'))
     assert [ask.method for ask in clouds.asks] == ["PUT", "GET", "GET"]
@@ -175,7 +169,6 @@ async def test_an_instance_is_asked_by_version_2_and_may_hand_out_stale_keys() -
 async def test_single_sign_on_uses_the_login_that_is_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B25."""
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".aws" / "sso" / "cache").mkdir(parents=True)
     config = tmp_path / "config"
@@ -199,7 +192,6 @@ async def test_single_sign_on_uses_the_login_that_is_cached(
 
 
 async def test_a_bedrock_key_is_that_of_the_vendors_generator() -> None:
-    """B8, B27."""
     fact = FACTS["bedrock_key"]
     keys = AwsKeys(FACTS["key_id"], FACTS["secret"], fact["token"])
     assert bedrock_key(keys, fact["region"], NOW) == fact["key"]
@@ -231,7 +223,6 @@ def service_account(folder: Path, **more: Any) -> str:
 
 
 async def test_a_service_account_signs_for_a_token(tmp_path: Path) -> None:
-    """B28."""
     clouds = Clouds()
     clouds.authority.keys["gateway@project.example"] = PUBLIC
     file = service_account(tmp_path)
@@ -256,7 +247,6 @@ async def test_a_service_account_signs_for_a_token(tmp_path: Path) -> None:
 
 
 async def test_a_users_file_is_read_again_when_its_login_has_ended(tmp_path: Path) -> None:
-    """B29."""
     clouds = Clouds()
 
     def written(token: str) -> str:
@@ -286,7 +276,6 @@ async def test_a_users_file_is_read_again_when_its_login_has_ended(tmp_path: Pat
 
 
 async def test_a_workload_identity_is_exchanged_and_impersonates(tmp_path: Path) -> None:
-    """B30."""
     subject = tmp_path / "subject.json"
     subject.write_text('{"id_token": "from-a-file"}')
 
@@ -344,7 +333,6 @@ async def test_a_workload_identity_is_exchanged_and_impersonates(tmp_path: Path)
 async def test_the_metadata_server_is_asked_last_and_must_say_that_it_is_one(
     tmp_path: Path,
 ) -> None:
-    """B31, B32."""
     clouds = Clouds({"GCE_METADATA_HOST": "127.0.0.1:1"})
     found = await clouds.obtain(settings_of('kind = "google"'))
     assert clouds.authority.issued["google_metadata"] == 1
@@ -371,7 +359,6 @@ FOUNDRY = Place("https://res.services.ai.azure.com/anthropic")
 
 
 async def test_entra_issues_tokens_for_a_secret() -> None:
-    """B34."""
     clouds = Clouds(ENTRA)
     await clouds.obtain(settings_of(f'{AZURE}, client_secret = "right"'), FOUNDRY)
     sent = clouds.authority.last["entra"]
@@ -394,7 +381,6 @@ def certificate() -> x509.Certificate:
 
 
 async def test_entra_issues_tokens_for_a_certificate(tmp_path: Path) -> None:
-    """B35."""
     made = certificate()
     pem = made.public_bytes(Encoding.PEM)
     locked = KEY.private_bytes(
@@ -420,7 +406,6 @@ async def test_entra_issues_tokens_for_a_certificate(tmp_path: Path) -> None:
 
 
 async def test_a_workload_identity_of_kubernetes_is_read_anew(tmp_path: Path) -> None:
-    """B36."""
     file = tmp_path / "token"
     names = {"AZURE_CLIENT_ID": "app", "AZURE_TENANT_ID": "t"}
     clouds = Clouds({**ENTRA, **names, "AZURE_FEDERATED_TOKEN_FILE": str(file)})
@@ -435,7 +420,6 @@ async def test_a_workload_identity_of_kubernetes_is_read_anew(tmp_path: Path) ->
 
 
 async def test_managed_identities_are_asked_as_each_service_wants_it() -> None:
-    """B37."""
     clouds = Clouds()
     found = await clouds.obtain(settings_of('kind = "azure", client_id = "mine"'), FOUNDRY)
     sent = clouds.authority.last["managed_identity"]
@@ -451,7 +435,6 @@ async def test_managed_identities_are_asked_as_each_service_wants_it() -> None:
 async def test_azure_arc_has_a_file_read_in_its_own_folder_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B37."""
     monkeypatch.setattr(azure, "ARC_FOLDER", f"{tmp_path}/")
     (tmp_path / "secret.key").write_text("of-the-agent")
     clouds = Clouds({"IDENTITY_ENDPOINT": f"{BASE}/arc"})
@@ -480,7 +463,6 @@ OAUTH = f'kind = "oauth2", token_url = "{BASE}/oauth/token", client_id = "gw"'
 @pytest.mark.parametrize("form", ["form", "json"])
 @pytest.mark.parametrize("how", ["basic", "body"])
 async def test_clients_show_their_secret_in_the_header_or_the_body(form: str, how: str) -> None:
-    """B39."""
     clouds = Clouds()
     more = f'client_auth = "{how}", body = "{form}", scope = "llm", audience = "a"'
     text = f'{OAUTH}, client_secret = "oauth-secret", {more}'
@@ -506,7 +488,6 @@ async def test_secrets_of_files_are_read_anew(tmp_path: Path) -> None:
 
 
 async def test_clients_may_sign_who_they_are_and_exchange_other_tokens(tmp_path: Path) -> None:
-    """B39."""
     (tmp_path / "key.pem").write_bytes(PEM)
     token = tmp_path / "token"
     clouds = Clouds()

@@ -38,7 +38,6 @@ def gateway(home: House) -> RunningGateway:
 
 
 def test_sessions_are_ended_and_people_refused(page: Page, home: House, problems: Problems) -> None:
-    """A18."""
     ada = home.session(ADA)
     assert ask(home.url, ada["access_token"]).status == 200
     other = home.session(ADA)
@@ -90,7 +89,6 @@ def test_the_page_says_who_would_get_what(page: Page, home: House, problems: Pro
 
 
 def test_a_person_opens_the_page_with_the_company_s_account(page: Page, home: House) -> None:
-    """A19."""
     page.goto(f"{home.url}/ui/people")
     page.get_by_role("link", name="Sign in with the company").click()
     page.get_by_role("link", name=BOB).click()

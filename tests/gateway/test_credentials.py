@@ -69,7 +69,6 @@ def answered(gateway: RunningGateway, api: str, model: str, *, stream: bool = Fa
 def test_signed_requests_are_what_the_service_computes(
     start: Start, simulator: RunningSimulator, stream: bool
 ) -> None:
-    """B10, B19."""
     gateway = start(with_credentials(simulator.base_url, STATIC))
     for api in APIS:
         for upstream in UPSTREAMS:
@@ -82,7 +81,6 @@ def test_signed_requests_are_what_the_service_computes(
 def test_what_a_client_sends_of_its_own_reaches_no_cloud(
     start: Start, simulator: RunningSimulator
 ) -> None:
-    """B3."""
     gateway = start(with_credentials(simulator.base_url, STATIC))
     own = {
         "x-api-key": KEY,
@@ -105,7 +103,6 @@ def test_what_a_client_sends_of_its_own_reaches_no_cloud(
 def test_a_clock_that_is_off_is_corrected_and_no_account_blamed(
     start: Start, simulator: RunningSimulator, authority: Authority
 ) -> None:
-    """B5."""
     gateway = start(with_credentials(simulator.base_url, STATIC))
     authority.clock_s = 3600.0
     before = len(simulator.requests)
@@ -121,7 +118,6 @@ def test_a_clock_that_is_off_is_corrected_and_no_account_blamed(
 def test_a_token_that_was_revoked_is_replaced_unseen(
     start: Start, simulator: RunningSimulator, authority: Authority, api: str, stream: bool
 ) -> None:
-    """B42, B48."""
     gateway = start(with_credentials(simulator.base_url, oauth(simulator)))
     assert answered(gateway, api, "messages/sim-text", stream=stream)
     simulator.wait_for(lambda: authority.issued["oauth"] == len(UPSTREAMS))
@@ -137,7 +133,6 @@ def test_a_second_refusal_puts_the_account_aside(
     authority: Authority,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """B42."""
     config = with_credentials(simulator.base_url, oauth(simulator))
     spare = Account(name="spare", upstream="chat", key=Secret("sk-spare"), priority=1)
     gateway = start(replace(config, accounts=(*config.accounts, spare)))
@@ -158,7 +153,6 @@ def test_a_second_refusal_puts_the_account_aside(
 def test_an_account_without_a_token_is_aside_and_says_why(
     start: Start, simulator: RunningSimulator, authority: Authority
 ) -> None:
-    """B40, B45."""
     authority.failing["oauth"] = Failing(503)
     config = with_credentials(
         simulator.base_url,
@@ -190,7 +184,6 @@ def test_metrics_tell_when_credentials_end_and_how_refreshes_went(
 def test_what_lasts_is_shown_to_the_client_as_no_fault_of_theirs(
     start: Start, simulator: RunningSimulator, authority: Authority
 ) -> None:
-    """B45."""
     refused = {"error": "invalid_client"}
     authority.failing["oauth"] = Failing(401, refused)
     gateway = start(with_credentials(simulator.base_url, oauth(simulator)))
@@ -203,7 +196,6 @@ def test_what_lasts_is_shown_to_the_client_as_no_fault_of_theirs(
 def test_counts_lists_of_models_and_tests_of_accounts_are_authorised_alike(
     start: Start, simulator: RunningSimulator, tmp_path: Path
 ) -> None:
-    """B50."""
     admin = Admin(key=Secret(ADMIN_KEY))
     for credentials in (STATIC, oauth(simulator)):
         storage = Storage(path=str(tmp_path / "store.db"))
@@ -228,7 +220,6 @@ def test_a_profile_that_another_tool_rewrites_is_read_when_its_keys_have_expired
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """B20."""
     file = tmp_path / "credentials"
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
@@ -257,7 +248,6 @@ def test_no_secret_is_shown_anywhere(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """B43."""
     config = with_credentials(
         simulator.base_url,
         oauth(simulator),
@@ -293,7 +283,7 @@ def test_no_secret_is_shown_anywhere(
 
 
 def test_a_configuration_of_many_kinds_is_usable(tmp_path: Path) -> None:
-    """B46: the examples of the specification, as they are written."""
+    """The examples of the specification, as they are written."""
     text = """
 [[upstreams]]
 name = "bedrock"
@@ -317,7 +307,6 @@ base_url = "https://bedrock-runtime.us-east-1.amazonaws.com/anthropic"
 
 
 def test_a_gateway_starts_without_any_network(start: Start, simulator: RunningSimulator) -> None:
-    """B47."""
     unreachable = OAuthCredentials(token_url="http://127.0.0.1:1/token")
     gateway = start(with_credentials(simulator.base_url, unreachable))
     assert call(gateway.base_url, "GET", "/healthz").status == 200
@@ -329,7 +318,6 @@ def test_a_gateway_starts_without_any_network(start: Start, simulator: RunningSi
 def test_reasons_are_where_operators_look(
     start: Start, simulator: RunningSimulator, authority: Authority, tmp_path: Path
 ) -> None:
-    """B45."""
     authority.failing["oauth"] = Failing(401, {"error": "invalid_client"})
     admin, storage = Admin(key=Secret(ADMIN_KEY)), Storage(path=str(tmp_path / "store.db"))
     more = {"admin": admin, "storage": storage}

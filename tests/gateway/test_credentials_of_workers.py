@@ -42,7 +42,6 @@ async def until(holds: Callable[[], bool]) -> None:
 def test_expiry_under_load_costs_one_refresh_and_no_error(
     simulator: RunningSimulator, tmp_path: Path
 ) -> None:
-    """B40, B49."""
     authority = simulator.app.authority = Authority(life_s=LIFE_S)
     tables = TABLES.format(url=simulator.base_url)
     asked = body("chat", "sim-text")

@@ -47,7 +47,6 @@ def test_the_sdk_reads_whole_answers(gateway: RunningGateway, upstream: str) -> 
 
 @pytest.mark.parametrize("upstream", PROTOCOLS)
 def test_the_sdk_reads_streams(gateway: RunningGateway, upstream: str) -> None:
-    """N16 to N18."""
     events = ask(
         gateway,
         model=f"{upstream}/sim-text?words=3",
@@ -84,7 +83,6 @@ def test_other_methods(gateway: RunningGateway, method: str, path: str, status: 
 
 @pytest.mark.parametrize("path", [PATH, "/v1beta/interactions"])
 def test_keys(gateway: RunningGateway, path: str) -> None:
-    """N2."""
     body = {"model": "chat/sim-text?words=1", "input": "Hello"}
     for headers, query in (
         ({"x-goog-api-key": KEY}, ""),
@@ -98,7 +96,6 @@ def test_keys(gateway: RunningGateway, path: str) -> None:
 
 
 def test_clients_of_an_older_schema(gateway: RunningGateway) -> None:
-    """N3."""
     body = {"model": "chat/sim-text?words=1", "input": "Hello"}
     answer = call(gateway.base_url, "POST", PATH, body, {"api-revision": "2025-12-01"})
     assert answer.status == 400
@@ -142,7 +139,6 @@ def test_an_upstream_streams_to_every_client(start: Start, client: str) -> None:
 
 
 def test_a_blocked_answer_is_not_tried_elsewhere(start: Start) -> None:
-    """N29."""
     error = b'{"error":{"code":"safety","message":"No."}}'
     with answering(400, "application/json", error) as url:
         gateway = start(over(url))

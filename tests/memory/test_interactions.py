@@ -53,7 +53,6 @@ def gateway(start: Start, simulator: RunningSimulator) -> RunningGateway:
 def test_an_interaction_is_shown_and_continued(
     gateway: RunningGateway, simulator: RunningSimulator, upstream: str, stream: bool
 ) -> None:
-    """N8, N9, N12."""
     with client(gateway) as me:
         asks = {"model": f"{upstream}/sim-text?text=Paris", "input": "Which town?"}
         if stream:
@@ -110,7 +109,7 @@ def test_calls_are_answered_after_a_continuation(gateway: RunningGateway) -> Non
 
 
 def test_others_find_nothing_and_nothing_is_found_twice(gateway: RunningGateway) -> None:
-    """N7: what is unknown, another client's, unstored or dropped is not there, all alike."""
+    """What is unknown, another client's, unstored or dropped is not there, all alike."""
     body = {"model": "chat/sim-text?words=1", "input": "Hi"}
     made = json.loads(asked(gateway, "POST", PATH, body).body)["id"]
     unstored = json.loads(asked(gateway, "POST", PATH, {**body, "store": False}).body)["id"]
@@ -133,7 +132,6 @@ def test_others_find_nothing_and_nothing_is_found_twice(gateway: RunningGateway)
 
 
 def test_background_and_what_it_needs(gateway: RunningGateway) -> None:
-    """N7, N11, N21."""
     body = {"model": "chat/sim-text?text=Done", "input": "Hi", "background": True}
     refused = asked(gateway, "POST", PATH, {**body, "store": False})
     assert refused.status == 400
@@ -151,7 +149,6 @@ def test_background_and_what_it_needs(gateway: RunningGateway) -> None:
 
 @pytest.mark.parametrize("upstream", ["chat", "own"])
 def test_a_stream_is_resumed_after_an_event(gateway: RunningGateway, upstream: str) -> None:
-    """N20."""
     with client(gateway) as me:
         body = {"model": f"{upstream}/sim-text?words=8", "input": "Hi", "background": True}
         events = list(me.create(**body, stream=True))
@@ -174,7 +171,7 @@ def test_a_stream_is_resumed_after_an_event(gateway: RunningGateway, upstream: s
 
 
 def test_an_end_that_was_not_streamed_is_an_event(gateway: RunningGateway) -> None:
-    """N20: what is cancelled ends with an event that can be named like the others."""
+    """What is cancelled ends with an event that can be named like the others."""
     with client(gateway) as me:
         slow = me.create(model=f"chat/{SLOW}", input="Hi", background=True)
         me.cancel(slow.id)

@@ -1,4 +1,4 @@
-"""Programs sign in by the browser: authorization code and PKCE (A5)."""
+"""Programs sign in by the browser: authorization code and PKCE."""
 
 from __future__ import annotations
 

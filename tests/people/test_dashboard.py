@@ -1,4 +1,4 @@
-"""People sign in to the dashboard with the company's account (A19)."""
+"""People sign in to the dashboard with the company's account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs sign in by a code that a person enters (A1 to A4, A7 to A11, A15)."""
+"""Programs sign in by a code that a person enters."""
 
 from __future__ import annotations
 

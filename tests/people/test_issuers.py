@@ -1,4 +1,4 @@
-"""Tokens of other issuers in place of keys, and every refusal of one (A16)."""
+"""Tokens of other issuers in place of keys, and every refusal of one."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ from tests.people.signing_in import ADA, BOB, ask, house
 def test_a_rule_limits_each_person_by_itself(
     simulator: RunningSimulator, provider: Provider, tmp_path: Path
 ) -> None:
-    """A8."""
     limit = Limit(kind="requests", amount="2", window="day")
     rules = (SignInRule(limits=(limit,)),)
     with house(simulator.base_url, tmp_path / "s.db", provider, rules=rules) as home:
@@ -57,7 +56,6 @@ def test_over_https_no_other_host_can_set_the_cookie(
 def test_wrong_codes_of_an_address_are_few(
     simulator: RunningSimulator, provider: Provider, tmp_path: Path
 ) -> None:
-    """A3."""
     with house(simulator.base_url, tmp_path / "s.db", provider) as home:
         begun, browser = home.begin(), home.browser()
         browser.get("/device")

@@ -1,4 +1,4 @@
-"""What the provider says is believed only after every check, and it may be away (A6, A11, A12)."""
+"""What the provider says is believed only after every check, and it may be away."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_an_address_that_is_not_verified_is_no_name(home: House, provider: Provi
 
 
 def test_a_refresh_asks_the_provider_anew(home: House, provider: Provider) -> None:
-    """A11: other groups are other rights at the next refresh."""
+    """Other groups are other rights at the next refresh."""
     tokens = home.session(BOB)
     assert ask(home.url, tokens["access_token"], "messages/sim-text").status != 200
     provider.people[BOB] = ["engineers"]
@@ -230,7 +230,7 @@ def test_who_was_removed_at_the_provider_is_signed_out(home: House, provider: Pr
 
 
 def test_nobody_is_signed_out_while_the_provider_is_away(home: House, provider: Provider) -> None:
-    """A12, until the grace is over."""
+    """Until the grace is over."""
     token = home.session()["refresh_token"]
     provider.status = 503
     for _ in range(2):
@@ -251,7 +251,6 @@ def test_nobody_is_signed_out_while_the_provider_is_away(home: House, provider: 
 def test_nothing_secret_is_logged_or_passed_on(
     home: House, provider: Provider, simulator: RunningSimulator
 ) -> None:
-    """A17."""
     LOGGED.clear()
     simulator.app.requests.clear()
     tokens = home.session()
@@ -274,7 +273,7 @@ def test_nothing_secret_is_logged_or_passed_on(
 def test_nobody_is_signed_out_while_the_store_is_away(
     home: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A12: a refresh gives a new access token, and the same refresh token."""
+    """A refresh gives a new access token, and the same refresh token."""
     token = home.session()["refresh_token"]
     sync = home.gateway.app.account_sync
     assert sync is not None

@@ -1,4 +1,4 @@
-"""Sessions of people: what their tokens are worth, and until when (A9 to A15)."""
+"""Sessions of people: what their tokens are worth, and until when."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_refresh_gives_other_tokens_of_the_same_session(home: House) -> None:
 
 
 def test_twenty_that_refresh_at_once_are_given_the_same(home: House) -> None:
-    """A13: programs share a file of tokens, and may present one at the same time."""
+    """Programs share a file of tokens, and may present one at the same time."""
     token = home.session()["refresh_token"]
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(home.refresh, [token] * 20))
@@ -113,7 +113,7 @@ def test_a_forged_refresh_token_ends_nothing(home: House) -> None:
 
 @pytest.mark.parametrize("which", ["access_token", "refresh_token"])
 def test_a_revoked_session_is_refused_with_one_answer(home: House, which: str) -> None:
-    """A10, A15: Claude Code stops at once where the answer says that it need not come again."""
+    """Claude Code stops at once where the answer says that it need not come again."""
     tokens = home.session()
     assert revoked(home, tokens[which]).status == 200
     answer = until_refused(home, tokens["access_token"])
@@ -176,7 +176,6 @@ def own_provider() -> Iterator[Provider]:
 def test_sessions_outlive_a_restart(
     simulator: RunningSimulator, own_provider: Provider, tmp_path: Path
 ) -> None:
-    """A9."""
     store = tmp_path / "store.db"
     with house(simulator.base_url, store, own_provider, public_url=PUBLIC) as before:
         tokens = before.session()
@@ -203,7 +202,6 @@ def test_another_gateway_on_the_same_store_knows_a_session_at_once(
 
 
 def test_usage_and_the_log_name_the_person(home: House) -> None:
-    """A8."""
     token = home.session()["access_token"]
     assert ask(home.url, token).status == 200
     deadline = time.monotonic() + 30

@@ -267,7 +267,7 @@ def test_signing_keys_are_replaced_and_overlap(sign_ins: TimedSignIns) -> None:
 
 
 def test_a_token_is_taken_for_a_minute_after_it_expired(sign_ins: TimedSignIns) -> None:
-    """A14: Codex renews one only when it has expired."""
+    """Codex renews one only when it has expired."""
     opened, url = sign_ins.session(), SETTINGS.public_url
     cipher = AesGcmCipher(Secret("a key of the store"))
     known = {key.id: key for key in sign_ins.ensure_signing_key(url)}

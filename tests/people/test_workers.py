@@ -1,5 +1,4 @@
-"""Several workers, and gateways, each of which knows who has signed in, and who has not any more
-(A15)."""
+"""Several workers, and gateways, each of which knows who is signed in, and who no longer is."""
 
 from __future__ import annotations
 

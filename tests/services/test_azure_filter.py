@@ -98,7 +98,6 @@ def told(client: Any, chunks: list[dict[str, Any]], *, stream: bool) -> tuple[by
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("client", ["anthropic_messages", "openai_responses"])
 def test_translated_answers_are_those_without_reports(client: str, stream: bool) -> None:
-    """B13."""
     without = told(client, STREAM, stream=stream)
     for report in (OF_PROMPT, OF_TEXT):
         for at in range(len(STREAM) + 1):
@@ -107,7 +106,7 @@ def test_translated_answers_are_those_without_reports(client: str, stream: bool)
 
 
 def test_chat_clients_are_shown_the_answer_first() -> None:
-    """B13: the first chunk has the id and model of the answer."""
+    """The first chunk has the id and model of the answer."""
     for report, mark in ((OF_PROMPT, b"prompt_filter_results"), (OF_TEXT, b"content_filter_off")):
         for at in range(len(STREAM) + 1):
             chunks = [*STREAM[:at], report, *STREAM[at:]]

@@ -56,7 +56,7 @@ def fault(protocol: str, answer: Answer) -> Fault:
 def test_the_kind_of_an_error(
     protocol: str, answer: Answer, kind: FaultKind, status: int | None
 ) -> None:
-    """B44: a throttle is no overflow, and no overflow a throttle, though both speak of tokens."""
+    """A throttle is no overflow, and no overflow a throttle, though both speak of tokens."""
     found = fault(protocol, answer)
     assert (found.kind, found.status) == (kind, status)
 

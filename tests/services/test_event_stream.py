@@ -104,7 +104,6 @@ def _message(headers: bytes, payload: bytes) -> bytes:
 
 
 def test_events_are_those_of_server_sent_events_at_every_split() -> None:
-    """B6."""
     whole = decoded([STREAM])
     assert values(whole) == EVENTS
     assert [frame.event.decode() for frame in whole] == [event["type"] for event in EVENTS]
@@ -172,7 +171,7 @@ def test_exceptions_are_errors_of_the_protocol(message: bytes, kind: str, text: 
 
 
 def test_every_truncation_is_an_error() -> None:
-    """B6: no cut within a message is taken for an end."""
+    """No cut within a message is taken for an end."""
     ends = {0}
     for event in EVENTS:
         ends.add(max(ends) + len(chunk(event)))
@@ -183,7 +182,7 @@ def test_every_truncation_is_an_error() -> None:
 
 
 def test_any_changed_byte_is_noticed() -> None:
-    """B6: what was whole before it is read, nothing after it."""
+    """What was whole before it is read, nothing after it."""
     whole = decoded([STREAM])
     for at in range(len(STREAM)):
         damaged = bytearray(STREAM)

@@ -96,7 +96,6 @@ def all_active(gateway: RunningGateway) -> bool:
 def test_a_version_that_a_service_refuses(
     service: str, gateway: RunningGateway, server: Server
 ) -> None:
-    """B16."""
     documented = {"bedrock_invoke": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}[service]
 
     def judge(body: dict[str, Any], headers: dict[str, str]) -> str:
@@ -118,7 +117,7 @@ def test_a_version_that_a_service_refuses(
 def test_a_beta_that_a_service_does_not_know(
     service: str, names: bool, gateway: RunningGateway, server: Server
 ) -> None:
-    """B17: the named one is left out, else all."""
+    """The named one is left out, else all."""
 
     def judge(body: dict[str, Any], headers: dict[str, str]) -> str:
         unknown = "a-2025-01-01" in betas_of(body, headers)
@@ -146,7 +145,7 @@ TOOL = {"name": "f", "input_schema": {"type": "object"}, "defer_loading": True}
 def test_a_member_that_a_service_does_not_know(
     service: str, gateway: RunningGateway, server: Server
 ) -> None:
-    """B17: one after another, as a service names them."""
+    """One after another, as a service names them."""
 
     def judge(body: dict[str, Any], headers: dict[str, str]) -> str:
         for number, tool in enumerate(body["tools"]):
@@ -187,7 +186,7 @@ def test_a_service_that_refuses_without_end(gateway: RunningGateway, server: Ser
 
 
 def test_what_a_service_does_not_know_is_remembered_for_a_day() -> None:
-    """B17; what refusals say else, for an hour."""
+    """What refusals say else is kept for an hour."""
     now = 0.0
     learnt = Learnt(lambda: now)
     of_service = {"omit_betas": ("*",), "client_versions": False}

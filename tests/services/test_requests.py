@@ -99,7 +99,7 @@ ARN = "arn:aws:bedrock:us-east-1:1:application-inference-profile/a b;v=1"
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model", [ARN, "us.anthropic.claude-opus-5-v1:0", "ü@1", "a..b"])
 def test_bedrock_invoke_is_asked_as_by_the_sdk(model: str, stream: bool) -> None:
-    """B2, B9: path and members are those of AnthropicBedrock."""
+    """Path and members are those of AnthropicBedrock."""
     betas = {"anthropic-beta": "context-1m-2025-08-07,effort-2025-11-24"}
 
     def ask(http_client: httpx2.Client) -> None:
@@ -119,7 +119,6 @@ def test_bedrock_invoke_is_asked_as_by_the_sdk(model: str, stream: bool) -> None
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_vertex_is_asked_as_by_the_sdk(stream: bool) -> None:
-    """B11."""
     model = "claude-opus-4-5@20251101"
 
     def ask(http_client: httpx2.Client) -> None:
@@ -145,7 +144,6 @@ def test_vertex_is_asked_as_by_the_sdk(stream: bool) -> None:
 
 
 def test_azure_is_asked_as_by_the_sdk() -> None:
-    """B12."""
     asked: Any = {"model": "my-gpt", "messages": HELLO["messages"]}
 
     def ask(http_client: httpx2.Client) -> None:
@@ -172,7 +170,7 @@ def test_azure_is_asked_as_by_the_sdk() -> None:
     ],
 )
 def test_other_endpoints_of_azure_are_where_the_sdk_has_them(path: str) -> None:
-    """B12: each path of a deployment, also of those whose bodies are forms."""
+    """Each path of a deployment, also of those whose bodies are forms."""
     base_url = "https://res.openai.azure.com/openai?api-version=2024-10-21"
 
     def ask(http_client: httpx2.Client) -> None:
@@ -211,7 +209,7 @@ def test_responses_of_azure_have_no_deployment_in_the_path() -> None:
     ],
 )
 def test_the_paths_of_gemini(model: str, path: str) -> None:
-    """B11: the VX paths."""
+    """The VX paths."""
     call = translate_request(
         "openai_chat", "google_generate_content", HELLO, model=model, service="vertex"
     )
@@ -248,7 +246,6 @@ PLAIN = {
 
 @pytest.mark.parametrize("base_url", PLAIN)
 def test_plain_services_need_nothing_but_their_address(base_url: str) -> None:
-    """B10."""
     protocol, path = PLAIN[base_url]
     body = {"model": "m", "input": "Hi"} if protocol == "openai_responses" else HELLO
     call = made("plain", body, protocol=protocol)
@@ -263,7 +260,7 @@ def test_plain_services_need_nothing_but_their_address(base_url: str) -> None:
 @pytest.mark.parametrize("service", ["bedrock_invoke", "vertex"])
 @pytest.mark.parametrize("model", [".", "..", "..;x", ".;", ";"])
 def test_names_that_cannot_stand_in_a_path(service: str, model: str) -> None:
-    """B2: refused, before anything is sent."""
+    """Refused, before anything is sent."""
     with pytest.raises(InvalidRequest) as refused:
         made(service, model=model)
     assert refused.value.fault.param == "model"
@@ -272,7 +269,6 @@ def test_names_that_cannot_stand_in_a_path(service: str, model: str) -> None:
 @pytest.mark.parametrize("service", ["bedrock_invoke", "vertex"])
 @pytest.mark.parametrize("model", ["a/b", "a b", "a:b", "a@b", "a;b", "a?b", "a#b", "a%2Fb", "é"])
 def test_names_in_paths_are_one_segment(service: str, model: str) -> None:
-    """B2."""
     call = made(service, model=model)
     path, query = target_of("http://h", call)
     assert not query
@@ -304,7 +300,6 @@ def test_names_in_paths_are_one_segment(service: str, model: str) -> None:
 def test_the_version_in_the_body(
     service: str, asked: str | None, capabilities: dict[str, Any], version: str
 ) -> None:
-    """B16."""
     headers = {} if asked is None else {"anthropic-version": asked}
     assert (
         sent(made(service, headers=headers, capabilities=capabilities))["anthropic_version"]
@@ -338,7 +333,6 @@ def test_betas_of_client_and_configuration() -> None:
 
 @pytest.mark.parametrize("service", ["plain", "vertex", "bedrock_invoke"])
 def test_betas_that_a_service_does_not_know(service: str) -> None:
-    """B17."""
     headers = {"anthropic-beta": "a-2025-01-01,b-2025-01-01"}
     call = made(service, headers=headers, capabilities={"omit_betas": ("a-2025-01-01",)})
     left = sent(call).get("anthropic_beta") or [call.headers_passed["anthropic-beta"]]
@@ -351,7 +345,7 @@ def test_betas_that_a_service_does_not_know(service: str) -> None:
 
 
 def test_members_that_a_service_does_not_know() -> None:
-    """B17: of every tool, past the name of its form; the rest byte for byte."""
+    """Of every tool, past the name of its form; the rest byte for byte."""
     tools: list[dict[str, Any]] = [
         {"name": "f", "input_schema": {"type": "object"}, "defer_loading": True},
         {"name": "g", "input_schema": {"type": "object"}},
@@ -371,7 +365,6 @@ def test_members_that_a_service_does_not_know() -> None:
 
 
 def test_strict_refuses_to_leave_anything_out() -> None:
-    """B17."""
     asked = {**HELLO, "context_management": {"edits": []}}
     with pytest.raises(Refused):
         translate_request(

@@ -49,7 +49,7 @@ CELLS = [
 def test_an_answer(
     client: str, service: str, stream: bool, gateway: RunningGateway, simulator: RunningSimulator
 ) -> None:
-    """B9, B11, B12, B15: what each service wants is checked by the simulator."""
+    """What each service wants is checked by the simulator."""
     asked = body(client, f"{service}/{MODELS[service]}", ASKED, stream=stream)
     told = call(gateway.base_url, "POST", PATHS[client], asked)
     assert told.status == 200, told.body
@@ -106,7 +106,7 @@ def test_a_long_answer_is_asked_for_as_a_stream(
 def test_a_failure_before_the_answer(
     client: str, fault: str, status: int, gateway: RunningGateway
 ) -> None:
-    """B6, B44: the 200 of the service is held back until there is something of an answer."""
+    """The 200 of the service is held back until there is something of an answer."""
     asked = body(client, f"bedrock/{MODEL}", f"[[sim: scenario=text {fault}]]", stream=True)
     told = call(gateway.base_url, "POST", PATHS[client], asked)
     assert told.status in (status, 503, 529), told.body
@@ -142,7 +142,7 @@ def test_pieces_of_messages(gateway: RunningGateway) -> None:
 def test_what_is_signed_is_what_is_sent(
     model: str, stream: bool, gateway: RunningGateway, simulator: RunningSimulator
 ) -> None:
-    """B2: the simulator computes the signature anew."""
+    """The simulator computes the signature anew."""
     asked = body("messages", f"signed/{model}", ASKED, stream=stream)
     told = call(gateway.base_url, "POST", PATHS["messages"], asked)
     assert told.status == 200, told.body
@@ -155,7 +155,7 @@ COUNTED = "/v1/messages/count_tokens"
 
 @pytest.mark.parametrize("service", ["bedrock", "claude"])
 def test_a_count(service: str, gateway: RunningGateway, simulator: RunningSimulator) -> None:
-    """B14: counted by the service itself, for clients of its protocol and of another."""
+    """Counted by the service itself, for clients of its protocol and of another."""
     asked = {"model": f"{service}/m", "messages": [{"role": "user", "content": "Hello there"}]}
     told = call(gateway.base_url, "POST", COUNTED, asked, {"anthropic-version": "2026-10-21"})
     assert told.status == 200
@@ -196,7 +196,6 @@ FOREIGN = {
 def test_no_header_of_a_client_reaches_a_service(
     client: str, service: str, stream: bool, gateway: RunningGateway, simulator: RunningSimulator
 ) -> None:
-    """B3."""
     asked = body(client, f"{service}/{MODELS[service]}", ASKED, stream=stream)
     key = {"x-api-key": KEY} if client == "messages" else {"authorization": f"Bearer {KEY}"}
     told = call(gateway.base_url, "POST", PATHS[client], asked, {**FOREIGN, **key}, key=None)

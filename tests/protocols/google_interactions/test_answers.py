@@ -145,7 +145,6 @@ def test_a_whole_answer_is_read_as_its_stream() -> None:
 
 
 def test_signature_and_arguments_are_read_from_the_start_too() -> None:
-    """N25."""
     call = {"type": "function_call", "id": "c", "name": "f", "arguments": {"a": 1}}
     thought = {"type": "thought", "signature": SIGNED}
     stream = framed(created(), start(0, **thought), stop(0), start(1, **call), stop(1), completed())
@@ -187,7 +186,6 @@ def test_citations_count_bytes() -> None:
 
 
 def test_what_nobody_knows_is_reported_and_not_fatal() -> None:
-    """N25."""
     ledger = Ledger()
     stream = framed(
         created(colour="red"),
@@ -233,7 +231,6 @@ def test_a_step_of_the_vendors_tool_is_what_its_pieces_make_it() -> None:
     ],
 )
 def test_a_stream_without_its_end_is_a_fault(frames: list[JsonObject], kind: None) -> None:
-    """N26."""
     last = events_of(framed(*frames) + b"data: [DONE]\n\n")[-1]
     assert isinstance(last, Failed)
     assert last.fault.kind is FaultKind.UPSTREAM_FAILED
@@ -247,14 +244,12 @@ def test_a_stream_without_its_end_is_a_fault(frames: list[JsonObject], kind: Non
     ],
 )
 def test_an_error_in_another_form_is_an_error(error: bytes) -> None:
-    """N26."""
     last = events_of(framed(created()) + error + b"\n\n")[-1]
     assert isinstance(last, Failed)
     assert (last.fault.kind, last.fault.message) == (FaultKind.OVERLOADED, "Too busy.")
 
 
 def test_what_a_filter_withholds_ends_the_answer() -> None:
-    """N29."""
     error = {"event_type": "error", "error": {"code": "safety", "message": "No."}}
     stream = framed(
         created(), start(0, type="model_output"), piece(0, type="text", text="a"), error
@@ -288,7 +283,6 @@ def test_answers_that_are_none(status: str) -> None:
 
 
 def test_a_difference_of_the_total_is_reported() -> None:
-    """N30."""
     ledger = Ledger()
     used = {**USED, "total_tokens": 99}
     events = events_of(framed(created(), completed(usage=used)), ledger)
@@ -312,7 +306,7 @@ CASES: dict[str, tuple[int, FaultKind, str, Verdict | None]] = {
 
 @pytest.mark.parametrize("code", CASES)
 def test_errors_of_upstreams(code: str) -> None:
-    """N26, N29: no account rests for a blocked request, and one without quota rests long."""
+    """No account rests for a blocked request, and one without quota rests long."""
     status, kind, shown, verdict = CASES[code]
     body = to_json({"error": {"code": code, "message": "No."}})
     fault = TRANSLATE.read_error(status, {}, body)
@@ -361,7 +355,6 @@ def block(index: int, head: Block, *pieces: str) -> list[Event]:
 
 
 def test_the_example_is_written() -> None:
-    """N15, N16, N18."""
     made = events_of(GOLDEN, same_protocol=True)
     events: list[Any] = [one for one in made if not isinstance(one, Started)]
     frames = written(*events)
@@ -377,7 +370,6 @@ def test_the_example_is_written() -> None:
 
 
 def test_a_whole_answer_has_all_members() -> None:
-    """N12."""
     citation = Annotated(1, UrlCitation(url="https://h", start=0, end=2))
     answer = written(
         Opened(1, Text(text="")),
@@ -428,7 +420,6 @@ def test_a_whole_answer_has_all_members() -> None:
 
 
 def test_another_vendors_state_is_an_envelope_in_base64() -> None:
-    """N14."""
     opaque = Opaque("anthropic_messages", "c2ln")
     head, piece, seal = Opened(1, Reasoning()), Delta(1, "T"), Sealed(1, opaque)
     sealed: list[Event] = [head, piece, seal, Closed(1)]
@@ -441,7 +432,6 @@ def test_another_vendors_state_is_an_envelope_in_base64() -> None:
 
 
 def test_no_signature_is_no_member() -> None:
-    """N13."""
     events: list[Event] = [*block(1, Reasoning(), "T"), *STOP]
     (thought,) = written(*events, streamed=False)["steps"]
     assert thought == {"type": "thought", "summary": [{"type": "text", "text": "T"}]}
@@ -449,7 +439,7 @@ def test_no_signature_is_no_member() -> None:
 
 
 def test_every_answer_of_a_filter_is_an_error() -> None:
-    """N17, and 5.2: a refusal is an error with its own code, before output an HTTP error."""
+    """A refusal is an error with its own code, before output an HTTP error."""
     withheld = Finished(Finish(FinishReason.CONTENT_FILTER, category="SAFETY"))
     with pytest.raises(UpstreamError) as caught:
         written(withheld)
@@ -459,7 +449,6 @@ def test_every_answer_of_a_filter_is_an_error() -> None:
 
 
 def test_a_failure_is_an_error_event_and_nothing_after_it() -> None:
-    """N17."""
     fault = Fault(FaultKind.UPSTREAM_FAILED, "Broken.")
     frames = written(Opened(1, Text(text="")), Delta(1, "a"), Failed(fault))
     assert [frame["event_type"] for frame in frames[-2:]] == ["step.delta", "error"]
@@ -486,7 +475,6 @@ def test_files_that_the_model_made_are_shown() -> None:
     ],
 )
 def test_errors_for_clients(kind: FaultKind, status: int, code: str) -> None:
-    """N10."""
     rendered = TRANSLATE.write_error(Fault(kind, "No."), "")
     assert (rendered.status, rendered.body) == (
         status,

@@ -40,7 +40,6 @@ def call(model: str | None = None, **body: Any) -> Call:
 
 
 def test_a_request_passes_but_is_not_to_be_kept() -> None:
-    """N22, N24."""
     steps = [HI, THOUGHT, CALL, RESULT]
     sent = decode(call("gemini-3", input=steps, store=True, future={"a": [1]}).body)
     assert sent == {
@@ -53,7 +52,6 @@ def test_a_request_passes_but_is_not_to_be_kept() -> None:
 
 
 def test_thoughts_of_another_vendor_are_not_sent() -> None:
-    """N14."""
     made = call(input=[HI, {**THOUGHT, "signature": ENVELOPE}, CALL, RESULT])
     assert decode(made.body)["input"] == [HI, CALL, RESULT]
     assert [loss.path for loss in made.losses] == ["input[1]"]
@@ -105,7 +103,6 @@ def test_the_last_frame_is_added(end: bytes) -> None:
 
 
 def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
-    """N17, N26."""
     stream = call().open_stream()
     cut = GOLDEN[: GOLDEN.index(b'"arguments":"\\"Oslo')]
     passed = stream.feed(cut) + stream.finish()

@@ -194,7 +194,7 @@ def test_a_picture_that_is_asked_for_is_lost_content() -> None:
     assert (extra.path, extra.kind) == ("response_format", LossKind.CONTENT)
 
 
-# --- what is refused (N4 to N6, N32) --------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_clients_of_the_schema_before_steps_are_refused(
         check({name.encode(): value.encode()})
 
 
-# --- what is written for upstreams (N22 to N24) ---------------------------------------------------
+# --- what is written for upstreams ----------------------------------------------------------------
 
 
 def written(body: dict[str, Any], client: str = "openai_chat") -> tuple[Any, list[tuple[str, str]]]:
