@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -318,3 +319,47 @@ def test_an_account_that_is_off_is_waited_for(opened: Gateways) -> None:
     assert len(service.requests) == asked
     other = mine.files.create(file=b"y", purpose="user_data")
     assert holders(service)[other.id] != key
+
+
+def test_no_form_and_no_encoding_hides_a_file_of_another(opened: Gateways) -> None:
+    """A form may name a file in the place of one, and a service may read other encodings."""
+    gateway, service = opened.open(), opened.simulator
+    mine = opened.openai(gateway)
+    theirs = opened.openai(gateway, YOU).files.create(file=b"x", purpose="user_data").id
+    own = mine.files.create(file=b"x", purpose="user_data").id
+    container = mine.containers.create(name="c", file_ids=[own]).id
+    below, form = f"/v1/containers/{container}/files", "multipart/form-data; boundary=B"
+    asked = len(service.requests)
+
+    def post(path: str, media: str, body: bytes) -> int:
+        headers = {"content-type": media}
+        return call(gateway.base_url, "POST", path, body, key=ME, headers=headers).status
+
+    head = b"--B\r\nContent-Disposition: form-data; name="
+    named = b"%b" + head + b'"file_id"\r\n\r\n%b\r\n--B--\r\n'
+    for before in (b"", head + b'"a"; filename="b"\r\n\r\n\r\n'):
+        assert post(below, form, named % (before, theirs.encode())) == 404
+    assert post(below, "application/x-www-form-urlencoded", f"file_id={theirs}".encode()) == 415
+    body = json.dumps({"name": "c", "file_ids": [theirs]})
+    for encoding in ("utf-16", "utf-16-be", "utf-8-sig", "utf-32"):
+        for media in ("application/json", f"application/json; charset={encoding}"):
+            assert post("/v1/containers", media, body.encode(encoding)) in (400, 415)
+            assert post(below, media, body.encode(encoding)) == 400
+    assert post("/v1/containers", "application/json", b'{"file_ids": ["\\ud800"]}') == 404
+    assert len(service.requests) == asked
+    assert post(below, form, named % (b"", own.encode())) == 200
+    body = json.dumps({"file_id": own})
+    assert post(below, "application/json; charset=utf-16", body.encode()) == 200
+    assert "utf-16" not in dict(service.last.headers)["content-type"]
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=000000001" + "0" * 5000, "limit=" + "9" * 5000, "&".join(["a=1"] * 300)]
+)
+@pytest.mark.parametrize("headers", [{}, {"anthropic-version": "2023-06-01"}])
+def test_queries_of_lists_have_bounds(
+    opened: Gateways, query: str, headers: dict[str, str]
+) -> None:
+    gateway = opened.open()
+    path = f"/v1/files?{query}"
+    assert call(gateway.base_url, "GET", path, key=ME, headers=headers).status == 400

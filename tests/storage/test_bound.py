@@ -77,6 +77,15 @@ def test_what_an_upstream_holds_is_its_owners_to_know(make: Make, clock: Clock) 
     assert first.find(["i"], "me") == first.find(["r"], "you") == []
 
 
+@pytest.mark.parametrize("name", ["\0", "\ud800", "é" * 1001])
+def test_what_a_database_does_not_take_is_no_id(make: Make, name: str) -> None:
+    ids = make().bound
+    assert ids.bind([BoundId(name=name, owner="me", account="a", kind="file")]) == [name]
+    assert ids.find([name], "me") == []
+    for page in (Page(limit=2, after=name), Page(limit=2, before=name)):
+        assert ids.page("me", "file", page) is None
+
+
 def test_an_id_is_not_given_to_two(make: Make) -> None:
     """Nor is one that is too long, or has more to be noted than a row takes."""
     store = make().bound

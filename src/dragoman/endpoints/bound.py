@@ -42,7 +42,7 @@ _log = logging.getLogger("dragoman.gateway")
 
 UPSTREAM = b"x-dragoman-upstream"
 """Header in which a client names the upstream that is to make something."""
-_PASSED = (b"content-type", b"openai-beta", b"range")
+_PASSED = (b"openai-beta", b"range")
 """Headers of clients that are passed on besides those of the protocol."""
 _TAKEN = Fault(
     FaultKind.INTERNAL, "The service gave an id that it has given before.", code="server_error"
@@ -229,6 +229,8 @@ class BoundThings:
             body = sending.file.anew()
         elif sending.upload is not None:
             body = sending.upload.body({})
+        if sending.upload is not None:
+            headers["content-type"] = incoming.headers[b"content-type"].decode("latin-1")
         if row.stream != "none":
             headers["accept"] = "*/*"
         answer, builder = await self._exchange.send(

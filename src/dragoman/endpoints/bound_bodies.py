@@ -12,7 +12,7 @@ from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.config import Server
 from dragoman.edge.auth import Caller
-from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.incoming import IncomingRequest, is_json
 from dragoman.edge.record import Record
 from dragoman.endpoints.batch_files import BatchFile, batch_file
 from dragoman.endpoints.batch_lines import Requests, Share
@@ -26,7 +26,7 @@ from dragoman.protocols.bound_ids import named_in
 from dragoman.protocols.raw import join_list, join_object, split_list, split_object
 from dragoman.serving.plan import Plan
 
-_FIELDS = {"purpose": 64}
+_FIELDS = {"purpose": 64, "file_id": 1024}
 _MOST_HELD = 8 * 1024 * 1024
 """Bytes of a JSON body that is not a batch."""
 _IN_A_TURN = 100
@@ -71,14 +71,19 @@ class BoundBodies:
             return Sending()
         chosen: list[Plan] = []
         rename = self._batches.rename(caller, incoming.codec, chosen)
-        media = incoming.headers.get(b"content-type", b"")
-        if row.body == "multipart" and media.lower().startswith(b"multipart/"):
+        if row.body == "multipart" and not is_json(incoming.headers):
             is_new_file = "file" in row.makes and not is_anthropic(incoming)
-            needed = frozenset({"purpose"} if is_new_file else ())
+            needed = {"purpose"} if is_new_file else set()
+            if row.capability == "containers":
+                # It names a file in the place of one, wherever it stands.
+                needed = {"file_id"}
             upload = await self._uploads.form(incoming, _FIELDS, needed)
             purpose = upload.fields.get("purpose")
             if not is_new_file or purpose is None or purpose.value != b"batch":
-                return Sending(upload=upload)
+                file_id = upload.fields.get("file_id")
+                return Sending(
+                    upload=upload, named=[file_id.value.decode("latin-1")] if file_id else ()
+                )
             try:
                 file = await batch_file(upload, self._server.spool_dir, rename)
             except BaseException:
@@ -93,6 +98,9 @@ class BoundBodies:
             problem = "upload a batch's file by POST /v1/files: its requests are counted there"
             raise InvalidRequest.at("purpose", problem)
         if not is_batch:
+            if body and jsontext.object_of(body) is None:
+                # Others might read it in another encoding, and find ids in it.
+                raise InvalidRequest.at("", "The request body is not a JSON object.")
             return Sending(body, named=named_in(body) if body else ())
         requests = Requests(rename)
         body = await _renamed(body, requests)

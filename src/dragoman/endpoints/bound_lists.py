@@ -18,6 +18,7 @@ ListForm = Literal["openai", "anthropic"]
 _CURSOR: Final = "page_"
 _MOST_LISTED: Final[Mapping[ListForm, int]] = {"openai": 10_000, "anthropic": 1000}
 _LISTED: Final = 20
+_MOST_DIGITS: Final = 10
 _MOST_READ: Final = 1000
 """Things in one page at most."""
 
@@ -28,10 +29,10 @@ def asked_page(query: bytes, form: ListForm) -> Page:
     Raises:
         InvalidRequest: a value cannot be used.
     """
-    given = parse_qs(query.decode("latin-1"), max_num_fields=100)
-    values = {name: texts[-1] for name, texts in given.items()}
+    values = {name: texts[-1] for name, texts in _given(query).items()}
     limit = values.get("limit", str(_LISTED))
-    if not (limit.isascii() and limit.isdigit() and 0 < int(limit[:9]) <= _MOST_LISTED[form]):
+    is_number = limit.isascii() and limit.isdigit() and len(limit) < _MOST_DIGITS
+    if not is_number or not 0 < int(limit) <= _MOST_LISTED[form]:
         raise InvalidRequest.at("limit", f"must be from 1 to {_MOST_LISTED[form]}")
     order = values.get("order", "desc")
     if order not in ("asc", "desc"):
@@ -49,8 +50,15 @@ def asked_page(query: bytes, form: ListForm) -> Page:
 
 def asked_ids(query: bytes) -> Sequence[str]:
     """The ids to which a query restricts a list of Anthropic's; none: it is not restricted."""
-    given = parse_qs(query.decode("latin-1"), max_num_fields=2 * MOST_NAMED)
+    given = _given(query)
     return (given.get("ids", []) + given.get("ids[]", []))[:MOST_NAMED]
+
+
+def _given(query: bytes) -> Mapping[str, list[str]]:
+    try:
+        return parse_qs(query.decode("latin-1"), max_num_fields=2 * MOST_NAMED)
+    except ValueError:
+        raise InvalidRequest.at("", "The query has too many parameters.") from None
 
 
 def _after(values: Mapping[str, str], form: ListForm) -> str:

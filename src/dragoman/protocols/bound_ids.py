@@ -152,7 +152,7 @@ def _decoded(name: str, raw: Raw) -> Any:
 
 def not_held(name: str) -> DragomanError:
     """The error for an id that is unknown, or another client's, in the vendors' words."""
-    shown = name[:_LONGEST_SHOWN]
+    shown = name[:_LONGEST_SHOWN].encode(errors="replace").decode()
     if name.startswith("file-"):
         return DragomanError(Fault(FaultKind.NOT_FOUND, f"No such File object: {shown}", "id"))
     if name.startswith(("file_", "files/")):

@@ -160,12 +160,17 @@ def sweep(connection: Connection, now: float, most: int) -> int:
 
 
 def fits(name: str) -> bool:
-    """Whether this id can be looked up."""
-    return len(name) * 4 <= _LONGEST_ID or len(name.encode()) <= _LONGEST_ID
+    """Whether this id can be looked up: not all databases take NUL and halves of characters."""
+    try:
+        return "\0" not in name and len(name.encode()) <= _LONGEST_ID
+    except UnicodeEncodeError:
+        return False
 
 
 def _place(connection: Connection, owner: str, kind: str, name: str) -> Sequence[Any] | None:
     """Where an id stands in a list."""
+    if not fits(name):
+        return None
     found: Sequence[Any] | None = connection.execute(
         "SELECT created, name FROM kept_elsewhere WHERE owner = ? AND name = ? AND kind = ?",
         (owner, name, kind),
