@@ -262,5 +262,16 @@ PATHS: dict[str, str] = {
 }
 """The path of each protocol's main endpoint, with a place for the model if that is in the path."""
 
+EMBEDDINGS_PATH = "/v1/embeddings"
+EMBEDDINGS = json.dumps(
+    {
+        "object": "list",
+        "data": [{"object": "embedding", "index": 0, "embedding": "AACAPwAA" * 171}],
+        "model": MODEL,
+        "usage": {"prompt_tokens": 29, "total_tokens": 29},
+    }
+).encode()
+"""The answer to a request for embeddings: one vector of 256 numbers, in base64."""
+
 METHODS = ("generateContent", "streamGenerateContent?alt=sse")
 """Methods in such a path: whole, and streamed."""

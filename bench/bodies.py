@@ -26,6 +26,12 @@ def turn(protocol: str, model: str, conversation: int) -> bytes:
     return _body(protocol, model, said, stream=False)
 
 
+def embeddings(model: str) -> bytes:
+    """A request for one vector, as OpenAI's SDKs make it."""
+    text = "Say a few words about the sea. " * 4
+    return json.dumps({"input": text, "model": model, "encoding_format": "base64"}).encode()
+
+
 def image(protocol: str, model: str, size: int) -> bytes:
     """A question with one picture of about ``size`` bytes in base64."""
     picture = b"\x89PNG\r\n\x1a\n" + bytes(max(0, size * 3 // 4 - 8))

@@ -10,6 +10,7 @@ harness, its requests and the upstream are this checkout's for both; a checkout 
 - ``request``: a small one, translated or passed through.
 - ``stream``: the same with ten events.
 - ``agent``: 100 KB.
+- ``embeddings``: a small request for embeddings, passed through; beside ``chat:chat`` alone.
 """
 
 import argparse
@@ -25,15 +26,16 @@ from pathlib import Path
 
 import uvloop
 
-from bench import targets
-from bench.load_client import close, connect, repeat
+from bench import bodies, targets
+from bench.answers import EMBEDDINGS_PATH
+from bench.load_client import close, connect, render, repeat
 from bench.measure import MARK, Cell, cell_of
 from bench.processes import Child, free_port
 from bench.targets import Cores, Upstreams
 
 ROOT = Path(__file__).parent.parent
 CELLS = ("messages:chat", "chat:messages", "responses:chat", "messages:responses", "chat:chat")
-KINDS = {"request": 400, "stream": 100, "agent": 60}
+KINDS = {"request": 400, "stream": 100, "agent": 60, "embeddings": 400}
 """Requests that are counted of each kind; half as many go before them."""
 
 LIMIT = 1.02
@@ -92,7 +94,7 @@ def count(root: Path, cell: Cell, kind: str) -> float:
 
     :raises OSError: there is no valgrind.
     """
-    request = cell.agent() if kind == "agent" else cell.request(deltas=10, stream=kind == "stream")
+    request = _request(cell, kind)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         with targets.upstreams(folder, Cores(None, None)) as up:
@@ -102,6 +104,13 @@ def count(root: Path, cell: Cell, kind: str) -> float:
                 uvloop.run(_send(port, request, KINDS[kind]))
                 switch(child.pid, "off")
             return total(folder) / KINDS[kind]
+
+
+def _request(cell: Cell, kind: str) -> bytes:
+    if kind == "embeddings":
+        body = bodies.embeddings(cell.model())
+        return render("127.0.0.1", EMBEDDINGS_PATH, body, targets.CLIENT_KEY)
+    return cell.agent() if kind == "agent" else cell.request(deltas=10, stream=kind == "stream")
 
 
 def total(folder: Path) -> int:
@@ -134,6 +143,8 @@ def counted(cells: Sequence[str], kinds: Sequence[str], against: Path | None) ->
     """Count all, a row at a time, both checkouts one after the other."""
     for text in cells:
         for kind in kinds:
+            if kind == "embeddings" and text != "chat:chat":
+                continue
             cell, name = cell_of(text), text.replace(":", " -> ")
             before = count(against, cell, kind) if against else None
             yield Counted(name, kind, count(ROOT, cell, kind), before)

@@ -4,7 +4,8 @@ Run as ``python -m bench.load_upstream``; it prints its port on the first line. 
 request steers it, whatever a gateway makes of the model's name: ``bench-e100-r50`` asks for 100
 deltas at 50 deltas per second, ``r0`` for as many as the reader takes. Whether the answer is a
 stream is taken from the request's ``stream``, or its path. ``GET /asked`` tells how often each
-protocol was asked, as JSON: ``{"openai_chat": 1, "openai_chat stream": 2}``.
+protocol was asked, as JSON: ``{"openai_chat": 1, "openai_chat stream": 2}``. Requests for
+embeddings are answered with one vector.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from typing import cast
 
 import uvloop
 
-from bench.answers import ANSWERS, PATHS, Answers
+from bench.answers import ANSWERS, EMBEDDINGS, EMBEDDINGS_PATH, PATHS, Answers
 
 _PROTOCOL_OF_PATH = {path.encode(): name for name, path in PATHS.items()}
 _METHODS = {b"generateContent": b"", b"streamGenerateContent": b'"stream":true'}
@@ -113,6 +114,8 @@ class LoadUpstream(asyncio.Protocol):
         if protocol is None:
             if path == b"/asked":
                 self._write_full(json.dumps(self.asked).encode())
+            elif path == EMBEDDINGS_PATH.encode():
+                self._write_full(EMBEDDINGS)
             else:
                 self.transport.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
             return
