@@ -66,6 +66,21 @@ def test_infilling_is_passed_to_the_path_of_its_vendor(
     assert "estimated" not in lines[-1]
 
 
+def test_a_suffix_is_refused_where_the_upstream_has_none(simulator: RunningSimulator) -> None:
+    """It is not left out: what is filled in would be another text. No account is blamed."""
+    made = config(upstream("sim", simulator.base_url), keys=("sk-first", "sk-second"))
+    with serving(made) as (gateway, _):
+        body = {"model": "sim/no-suffix", "prompt": "one"}
+        answer = post(gateway, "/v1/completions", {**body, "suffix": "two"})
+        assert post(gateway, "/v1/completions", body).status == 200
+        states = [gateway.app.pool.state(name) for name in ("sim-0", "sim-1")]
+    assert answer.status == 400
+    assert answer.json["error"]["param"] == "suffix"
+    assert answer.json["error"]["message"] == "suffix is not supported."
+    assert len(simulator.requests) == 2
+    assert not any(one.cooling or one.disabled or one.exhausted for one in states)
+
+
 def test_a_usage_that_nobody_reports_is_estimated(simulator: RunningSimulator) -> None:
     with serving(config(upstream("sim", simulator.base_url))) as (gateway, lines):
         for stream in (False, True):

@@ -169,17 +169,34 @@ def test_an_answer_without_a_compaction_is_none(over: Over, upstream: Upstream) 
     assert not gateway.app.pool.state("responses-0").cooling
 
 
+async def refusing(call: Call) -> None:
+    if b"compaction_trigger" not in call.body:
+        await good(call)
+    else:
+        error = {"message": "Invalid value: 'compaction_trigger'.", "type": "invalid_request"}
+        await call.send(answer(json.dumps({"error": error}).encode(), 400))
+
+
+def test_the_endpoint_is_served_where_the_upstream_knows_no_trigger(
+    over: Over, upstream: Upstream
+) -> None:
+    """And no account is blamed for what its service lacks."""
+    keys = (KEY, f"{KEY}-2")
+    upstream.behaviours |= dict.fromkeys(keys, refusing)
+    gateway = over(*keys)
+    told = call(gateway.base_url, "POST", COMPACT, {"model": "responses/m", "input": HISTORY})
+    assert told.status == 200, told.body
+    assert [item["type"] for item in told.json["output"]] == ["message", "compaction"]
+    assert len(set(upstream.asked())) == 1
+    for name in ("responses-0", "responses-1"):
+        state = gateway.app.pool.state(name)
+        assert not any((state.cooling, state.disabled, state.exhausted))
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_responses_upstream_that_knows_no_trigger_is_asked_for_a_summary(
     stream: bool, over: Over, upstream: Upstream
 ) -> None:
-    async def refusing(call: Call) -> None:
-        if b"compaction_trigger" not in call.body:
-            await good(call)
-        else:
-            error = {"message": "Invalid value: 'compaction_trigger'.", "type": "invalid_request"}
-            await call.send(answer(json.dumps({"error": error}).encode(), 400))
-
     upstream.behaviours[KEY] = refusing
     told = ask(over, "responses", [*HISTORY, TRIGGER], stream=stream)
     assert told.status == 200, told.body
