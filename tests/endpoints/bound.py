@@ -78,15 +78,17 @@ class Gateways:
         self._storage = f'url = "{url}"' if url else 'path = "store.db"'
         self._stack = ExitStack()
 
-    def open(self, rules: str = "", more: str = "", keys: tuple[str, ...] = KEYS) -> RunningGateway:
-        """One more gateway. `rules` are those of the first client."""
+    def open(
+        self, rules: str = "", more: str = "", keys: tuple[str, ...] = KEYS, yours: str = ""
+    ) -> RunningGateway:
+        """One more gateway. `rules` are those of the first client, `yours` of the second."""
         accounts = "".join(
             _ACCOUNT.format(upstream=upstream, key=key)
             for upstream in ("chat", "responses", "messages")
             for key in keys
         )
         clients = _CLIENT.format(name="me", key=ME, rules=rules)
-        clients += _CLIENT.format(name="you", key=YOU, rules="")
+        clients += _CLIENT.format(name="you", key=YOU, rules=yours)
         made = _UPSTREAMS.format(url=self.simulator.base_url, endpoints=_ENDPOINTS)
         file = self.folder / "dragoman.toml"
         file.write_text(f"[storage]\n{self._storage}\n{clients}{made}{accounts}{more}")

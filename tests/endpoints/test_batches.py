@@ -178,6 +178,20 @@ def test_what_a_batch_came_to_is_counted_once(
         assert eventually(lambda: limit_of(second)["reserved"] == "0")
 
 
+def test_a_batch_that_a_team_shares_is_counted_for_the_key_that_made_it(opened: Gateways) -> None:
+    team = PRICES.format(upstream="chat") + '[[teams]]\nname = "t"\nshare = "team"\n'
+    rules = f'team = "t"{BUDGET}'
+    gateway = opened.open(rules, team, yours='team = "t"')
+    batch = make(opened.openai(gateway), "my-model")
+    assert float(limit_of(gateway)["reserved"]) > 0
+    yours = opened.openai(gateway, YOU)
+    assert [one.id for one in yours.batches.list()] == [batch.id]
+    assert eventually(lambda: yours.batches.retrieve(batch.id).status == "completed")
+    assert eventually(lambda: used(gateway) == TOKENS)
+    assert eventually(lambda: limit_of(gateway)["reserved"] == "0")
+    assert call(gateway.base_url, "GET", "/v1/usage", key=YOU).json["total"]["input_tokens"] == 0
+
+
 def test_a_batch_is_refused_by_the_budget_that_it_may_exceed(opened: Gateways) -> None:
     """What running ones may cost is reserved, by the price of batches, half of the usual one."""
     gateway = opened.open(BUDGET, PRICES.format(upstream="chat"))

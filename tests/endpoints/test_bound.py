@@ -104,6 +104,42 @@ def test_anothers_file_is_answered_like_one_that_never_was(opened: Gateways) -> 
     assert opened.openai(gateway).files.retrieve(name).id == name
 
 
+def test_the_keys_of_a_team_may_share_what_they_make(opened: Gateways) -> None:
+    """Chat and files of one key name, list and delete what another made; what a key made before
+    stays its own, and another team has none of it."""
+    service = opened.simulator
+    gateway = opened.open('team = "t"', _TEAM, yours='team = "t"')
+    before = opened.openai(gateway).files.create(file=b"alone", purpose="user_data").id
+    with pytest.raises(openai.NotFoundError):
+        opened.openai(gateway, YOU).files.retrieve(before)
+    gateway.stop()
+    gateway = opened.open('team = "t"', f'{_TEAM}share = "team"', yours='team = "t"')
+    mine, yours = opened.openai(gateway), opened.openai(gateway, YOU)
+    shared = mine.files.create(file=b"one", purpose="user_data").id
+    answered = yours.files.create(file=b"two", purpose="user_data").id
+    held = holders(service)
+    assert held[shared] == held[answered] == held[before], "one request can name all"
+    yours.chat.completions.create(model="my-model", messages=given(shared, answered))
+    assert service.last.key == held[shared]
+    mine.chat.completions.create(model="my-model", messages=given(before, answered))
+    with pytest.raises(openai.NotFoundError, match=before):
+        yours.chat.completions.create(model="my-model", messages=given(before))
+    assert [one.id for one in mine.files.list()] == [answered, shared]
+    assert yours.files.content(shared).read() == b"one"
+    assert yours.files.delete(shared).deleted
+    assert [one.id for one in mine.files.list()] == [answered]
+    gateway.stop()
+    other = opened.openai(opened.open(yours='team = "t"', more=_TEAM))
+    with pytest.raises(openai.NotFoundError):
+        other.files.retrieve(answered)
+
+
+_TEAM = """
+[[teams]]
+name = "t"
+"""
+
+
 def test_lists_are_paged_by_both_vendors_sdks(opened: Gateways) -> None:
     gateway = opened.open()
     mine, anthropics = opened.openai(gateway), opened.anthropic(gateway)

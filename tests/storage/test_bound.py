@@ -65,16 +65,18 @@ def test_what_an_upstream_holds_is_its_owners_to_know(make: Make, clock: Clock) 
     ids = [BoundId(name=name, owner="me", account="a", expires=NOW + DAY) for name in ("r", "i")]
     assert first.bind(ids) == []
     assert first.bind([BoundId(name="r", owner="you", account="b", expires=NOW + DAY)]) == []
-    assert {one.name: one.account for one in other.find(["r", "i", "x"], "me")} == {
+    assert {one.name: one.account for one in other.find(["r", "i", "x"], ["me"])} == {
         "r": "a",
         "i": "a",
     }
-    assert [one.account for one in other.find(["r", "i"], "you")] == ["b"]
+    assert [one.account for one in other.find(["r", "i"], ["you"])] == ["b"]
+    both = first.find(["r"], ["me", "you", "x"])
+    assert sorted(one.account for one in both) == ["a", "b"]
     other.unbind("r", "me")
-    assert [one.name for one in first.find(["r", "i"], "me")] == ["i"]
-    assert names(first.find(["r"], "you")) == ["r"]
+    assert [one.name for one in first.find(["r", "i"], ["me"])] == ["i"]
+    assert names(first.find(["r"], ["you"])) == ["r"]
     clock.now += 2 * DAY
-    assert first.find(["i"], "me") == first.find(["r"], "you") == []
+    assert first.find(["i"], ["me"]) == first.find(["r"], ["you"]) == []
 
 
 @pytest.mark.parametrize("name", ["\0", "\ud800", "é" * 1001])
@@ -93,16 +95,16 @@ def test_an_id_is_not_given_to_two(make: Make) -> None:
     assert store.bind([file(1, details='{"purpose":"batch"}')]) == []
     refused = [file(1, owner="you"), file(1, account="b"), file(2, details="x" * MOST_DETAIL * 2)]
     assert store.bind([*refused, file(3)]) == ["file-1", "file-1", "file-2"]
-    assert store.find(["file-1"], "me") == [file(1, details='{"purpose":"batch"}')]
-    assert store.find(["file-1", "file-2"], "you") == []
-    assert names(store.find(["file-3"], "me")) == ["file-3"]
+    assert store.find(["file-1"], ["me"]) == [file(1, details='{"purpose":"batch"}')]
+    assert store.find(["file-1", "file-2"], ["you"]) == []
+    assert names(store.find(["file-3"], ["me"])) == ["file-3"]
 
 
 def test_what_is_only_told_of_replaces_nothing(make: Make) -> None:
     store = make().bound
     store.bind([file(1, details='{"purpose":"batch"}')])
     assert store.bind([file(1, told=True), file(2, told=True)]) == []
-    assert store.find(["file-1"], "me") == [file(1, details='{"purpose":"batch"}')]
+    assert store.find(["file-1"], ["me"]) == [file(1, details='{"purpose":"batch"}')]
     assert store.bind([file(2)]) == []
     assert store.bind([file(2, owner="you", told=True)]) == ["file-2"]
 

@@ -71,6 +71,10 @@ class AccessRules(
     limit, and its answer has `x-dragoman-clamped`."""
     limits: tuple[Limit, ...] = ()
     """How much may be used, see `[[clients.limits]]`."""
+    share: Literal["team"] | None = None
+    """`team`: files, batches and what else services hold are shared by the keys of a team: what one
+    makes from then on, all that have this setting may use. Absent: they are of the key that makes
+    them. A team's setting is that of all of its keys."""
     show_amounts: bool = True
     """Show the holder of the key its limits and what it has used: in errors, headers and `GET
     /v1/key`. False: only that a limit is reached, and until when."""

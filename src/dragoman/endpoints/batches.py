@@ -118,10 +118,11 @@ class Batches:
                 call.record.limit = held.limit
         return held
 
-    def keep(self, held: Record, name: str) -> None:
-        """A batch of that name was made: what is reserved for it is held until it has ended."""
+    def keep(self, held: Record, owner: str, name: str) -> None:
+        """A batch of that name was made, which is its owner's: what is reserved for it is held
+        until it has ended."""
         if held.admitted is not None:
-            self._reserved[held.caller, name] = held
+            self._reserved[owner, name] = held
 
     def give_back(self, held: Record) -> None:
         """No batch was made: what is reserved for it is given back, unless it is kept."""
@@ -179,8 +180,8 @@ class Batches:
         """
         if bound.kind not in BATCHES or not has_ended(answer) or bound.due is None:
             return
-        shares = Noted.of(bound.details).shares
-        things = things_in(answer, bound.kind, bound.owner, account.name, shares)
+        noted = Noted.of(bound.details)
+        things = things_in(answer, bound.kind, bound.owner, account.name, noted)
         await self._bindings.bind(things)
         try:
             used = await self._used(bound, answer, account)
@@ -248,14 +249,14 @@ class Batches:
         self, bound: BoundId, account: Account, used: Mapping[str, tuple[Usage, int]]
     ) -> None:
         """Count what a batch came to."""
-        shares = Noted.of(bound.details).shares
-        models = {str(share[0]): model for model, share in shares.items()}
-        caller = self._bindings.caller(bound.owner)
+        noted = Noted.of(bound.details)
+        models = {str(share[0]): model for model, share in noted.shares.items()}
+        caller = self._bindings.caller(noted.by or bound.owner)
         reserved = self._reserved.pop((bound.owner, bound.name), None)
         path = f"/v1{PATHS[bound.kind]}"
         plan = self._parts.plans.without_model(caller, account.upstream)
         for sent, (usage, requests) in used.items():
-            record, reserved = reserved or Record(caller=bound.owner, team=caller.team), None
+            record, reserved = reserved or Record(caller=caller.name, team=caller.team), None
             record.model, record.upstream, record.upstream_model = (
                 models.get(sent, sent),
                 account.upstream,

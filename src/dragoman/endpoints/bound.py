@@ -94,7 +94,7 @@ class BoundThings:
             DragomanError: there is no such page.
         """
         form: ListForm = "anthropic" if is_anthropic(incoming) else "openai"
-        page, owner, kind = asked_page(incoming.query, form), caller.name, kind_of(row, incoming)
+        page, owner, kind = asked_page(incoming.query, form), caller.owner, kind_of(row, incoming)
         store = self._bindings.store
         assert store is not None
         if form == "anthropic" and (ids := asked_ids(incoming.query)):
@@ -195,7 +195,7 @@ class BoundThings:
         request may name both, while it can be asked; empty for any."""
         pool, upstream = self._exchange.upstreams.pool, call.plans[0].upstream.name
         names = [one.name for one in pool.accounts() if one.upstream == upstream]
-        store, owner = self._bindings.store, call.caller.name
+        store, owner = self._bindings.store, call.caller.owner
         if len(names) < 2 or store is None:
             return ""
         newest = await store.ask(lambda store: store.bound.newest(owner, names))
@@ -295,12 +295,17 @@ class BoundThings:
         row, caller = call.row, call.caller
         if row.method == "DELETE":
             if row.makes and thing is not None:
-                await self._bindings.unbind(thing.name, caller)
+                await self._bindings.unbind(thing.name, thing.owner)
             return content
         answer: JsonObject = jsontext.object_of(content) or {}
         kind = kind_of(row, call.incoming) if row.makes else ""
-        noted = as_noted(sending.shares) if thing is None else Noted.of(thing.details).shares
-        things = things_in(answer, kind, caller.name, account, noted)
+        owner = caller.owner if thing is None else thing.owner
+        if thing is None:
+            by = caller.name if owner != caller.name else ""
+            noted = Noted(shares=as_noted(sending.shares), by=by)
+        else:
+            noted = Noted.of(thing.details)
+        things = things_in(answer, kind, owner, account, noted)
         if thing is None and kind in BATCHES:
             due = time.time() + FIRST_LOOK_S
             things = [replace(one, due=due) if one.kind == kind else one for one in things]
@@ -311,7 +316,7 @@ class BoundThings:
         if kind not in BATCHES:
             return content
         if sending.held is not None:
-            self._batches.keep(sending.held, str(answer.get("id")))
+            self._batches.keep(sending.held, owner, str(answer.get("id")))
         elif thing is not None and has_ended(answer):
             found = self._bindings.account_of(thing)
             if found is not None:

@@ -146,6 +146,7 @@ class Caller:
         "most_output",
         "name",
         "names_models",
+        "owner",
         "paths",
         "policy",
         "restricted",
@@ -173,6 +174,9 @@ class Caller:
         self.dialect = dialect
         self.team = team
         given = tuple(rules)
+        shares = bool(team) and any(one.share == "team" for one in given)
+        self.owner = f"team/{team}" if shares else name
+        """Under what name upstreams hold what the caller makes: no caller has that of a team."""
         self.limits = limits
         self.team_limits = team_limits
         self.is_limited = bool(limits or team_limits)

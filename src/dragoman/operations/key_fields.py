@@ -31,6 +31,7 @@ _RULES_HELP = {
     "paths": "Path it may call, such as /v1/chat/*; repeatable.",
     "upstreams": "Upstream that may be used; repeatable.",
     "max_output_tokens": "Longest answers; none for any.",
+    "share": "Who else may use the files and batches of a key.",
 }
 _KEY_HELP = _RULES_HELP | {
     "team": "Team whose rules apply, too.",

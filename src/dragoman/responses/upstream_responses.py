@@ -221,7 +221,7 @@ class UpstreamResponses:
         except CallError as error:
             raise DragomanError(failed_call(error, account.upstream).fault) from None
         if incoming.method == "DELETE":
-            await self._bindings.unbind(name, caller)
+            await self._bindings.unbind(name, caller.name)
         elif incoming.method == "GET":
             await self.save_owner(_names_in(body), caller, account.name)
         incoming.reply(200, body)

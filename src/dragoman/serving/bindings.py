@@ -91,11 +91,11 @@ class Bindings:
             DragomanError: the store cannot be used now.
         """
         known = [name for name in names if len(name) <= LONGEST_ID]
-        owner, now = caller.name, time.time()
+        owners, now = {caller.name, caller.owner}, time.time()
         if self.store is None:
-            remembered = [self._names.get((owner, name)) for name in known]
+            remembered = [self._names.get((owner, name)) for owner in owners for name in known]
             return {one.name: one for one in remembered if one is not None and one.expires > now}
-        found = await self.store.ask(lambda store: store.bound.find(known, owner))
+        found = await self.store.ask(lambda store: store.bound.find(known, owners))
         return {one.name: one for one in found}
 
     async def account(self, name: str, caller: Caller) -> Account | None:
@@ -120,13 +120,12 @@ class Bindings:
         except KeyError:
             return None
 
-    async def unbind(self, name: str, caller: Caller) -> None:
+    async def unbind(self, name: str, owner: str) -> None:
         """Forget an id.
 
         Raises:
             DragomanError: the store cannot be used now.
         """
-        owner = caller.name
         if self.store is None:
             self._names.pop((owner, name), None)
         else:

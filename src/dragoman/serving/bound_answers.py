@@ -87,7 +87,7 @@ class BoundAnswerRecorder(AnswerRecorder):
         things = [
             thing
             for piece in pieces
-            for thing in things_in(_decoded(piece), "", self._caller.name, self._account)
+            for thing in things_in(_decoded(piece), "", self._caller.owner, self._account)
         ]
         try:
             await self._bindings.bind(things)

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.jsontext import JsonError
@@ -37,11 +38,13 @@ _OUTPUTS: Final = ("output_file_id", "error_file_id")
 
 
 class Noted(Struct, frozen=True):
-    """What is noted of a thing: its object as the service showed it, as far as there is room, and
-    what of a batch is for each model."""
+    """What is noted of a thing: its object as the service showed it, as far as there is room, what
+    of a batch is for each model, and the client `by` whom it was made where that is not its
+    owner."""
 
     shown: Mapping[str, Any] = {}
     shares: Mapping[str, Sequence[Any]] = {}
+    by: str = ""
 
     @classmethod
     def of(cls, details: str) -> Noted:
@@ -50,23 +53,29 @@ class Noted(Struct, frozen=True):
             value = jsontext.decode(details)
         except JsonError:
             return cls()
-        return cls(value.get("shown") or {}, value.get("shares") or {})
+        return cls(value.get("shown") or {}, value.get("shares") or {}, value.get("by") or "")
 
     def details(self) -> str:
         """The text to be stored. Of an object that is too large its largest members are left
         out."""
-        shares = {"shares": self.shares} if self.shares else {}
+        more: dict[str, Any] = {"shares": self.shares} if self.shares else {}
+        if self.by:
+            more["by"] = self.by
         shown = dict(self.shown)
-        while len(text := to_json_text({"shown": shown, **shares})) > MOST_DETAIL and shown:
+        while len(text := to_json_text({"shown": shown, **more})) > MOST_DETAIL and shown:
             del shown[max(shown, key=lambda name: (name != "id", len(to_json_text(shown[name]))))]
         return text
 
 
+_NOTHING: Final = Noted()
+
+
 def things_in(
-    answer: Any, kind: str, owner: str, account: str, shares: Mapping[str, Any] = {}
+    answer: Any, kind: str, owner: str, account: str, known: Noted = _NOTHING
 ) -> list[BoundId]:
     """The things that an answer tells of: the one of `kind` that it shows, if it is one, and those
-    that it names, for their owner, with the account that answered."""
+    that it names, for their owner, with the account that answered. What is `known` of the one that
+    it shows, besides that, stays noted."""
     now = time.time()
     found: dict[str, BoundId] = {}
     name = answer.get("id") if kind else None
@@ -78,7 +87,7 @@ def things_in(
             kind=kind,
             created=seconds(answer.get("created_at")) or now,
             expires=_expiry(answer, kind),
-            details=Noted(answer, shares).details(),
+            details=replace(known, shown=answer).details(),
         )
     if kind == "upload" and isinstance(file := answer.get("file"), dict):
         found |= {one.name: one for one in things_in(file, "file", owner, account)}
@@ -90,7 +99,7 @@ def things_in(
             about = {"id": named, "object": kind_named, "created_at": int(now)}
             if member in _OUTPUTS:
                 about["purpose"] = "batch_output"
-            shown = Noted(about, shares if member in _OUTPUTS else {})
+            shown = Noted(about, known.shares if member in _OUTPUTS else {})
             found[named] = BoundId(
                 name=named,
                 owner=owner,

@@ -14,9 +14,10 @@ MOST_DETAIL = 768
 
 
 class BoundId(Struct, frozen=True, kw_only=True):
-    """An id that an upstream gave out. `owner` is the client's name: for all others it does not
-    exist. `kind` is the family of the thing (`file`, `batch`), empty for responses and their items,
-    which are not listed. Times are Unix seconds.
+    """An id that an upstream gave out. `owner` is the name of the client, or that of a team whose
+    keys share what they make: for all others it does not exist. `kind` is the family of the thing
+    (`file`, `batch`), empty for responses and their items, which are not listed. Times are Unix
+    seconds.
 
     `details` is a small JSON object for the gateway and for lists. `due` is when the thing is to be
     looked at next, None if it needs not be: something of it is still to be settled until then.
@@ -54,8 +55,8 @@ class BoundIds(Protocol):
         """Bind these ids, or renew what is known of them. Returns those that are already another
         account's, or another client's if they have a kind: these stay as they are."""
 
-    def find(self, names: Collection[str], owner: str) -> list[BoundId]:
-        """The owner's ids of these names, in no order."""
+    def find(self, names: Collection[str], owners: Collection[str]) -> list[BoundId]:
+        """The ids of these names of any of these owners, in no order."""
 
     def page(self, owner: str, kind: str, page: Page) -> list[BoundId] | None:
         """A page of an owner's ids. None if the id that it is to begin or end at is not there."""
