@@ -35,6 +35,7 @@ key = "bedrock-key"
 name = "signed"
 protocol = "anthropic_messages"
 service = "bedrock_invoke"
+inference_profiles = true
 base_url = "{base_url}"
 
 [[accounts]]

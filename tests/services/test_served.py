@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.protocols import CODECS
 from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import PATHS, body, completed, stream_error, streamed_text, text_of
 from tests.gateway.http import KEY, call
@@ -209,3 +210,17 @@ def test_no_header_of_a_client_reaches_a_service(
 def test_the_models_of_a_service_are_those_of_the_configuration(gateway: RunningGateway) -> None:
     told = call(gateway.base_url, "GET", "/v1/models")
     assert told.status == 200
+
+
+def test_inference_profiles_with_claude_are_models_where_they_are_asked_for(
+    gateway: RunningGateway, simulator: RunningSimulator
+) -> None:
+    """The simulator checks the signature; at AWS it is the host of the control plane."""
+    told = call(gateway.base_url, "GET", "/v1/models").json["data"]
+    names = [one["id"] for one in told]
+    assert f"signed/us.anthropic.{simulator.app.model_names()[0]}" in names
+    assert not [name for name in names if "nova" in name or name.startswith("bedrock/")]
+    at = CODECS["anthropic_messages"].endpoint.services["bedrock_invoke"].models.base_url
+    assert at is not None
+    runtime = "https://bedrock-runtime-fips.eu-west-1.amazonaws.com"
+    assert at(runtime) == "https://bedrock-fips.eu-west-1.amazonaws.com"

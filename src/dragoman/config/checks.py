@@ -54,6 +54,9 @@ def errors(config: Config) -> Iterator[Fault]:
             path = ("upstreams", index, "stored_responses")
             able = [name for name, codec in CODECS.items() if codec.endpoint.stores_responses]
             yield path, f"only an {' or '.join(able)} upstream can keep responses itself"
+        if upstream.inference_profiles and upstream.service != "bedrock_invoke":
+            path = ("upstreams", index, "inference_profiles")
+            yield path, 'only an upstream with service = "bedrock_invoke" has them'
         if upstream.websocket != "off" and upstream.endpoint.socket_turn is None:
             path = ("upstreams", index, "websocket")
             able = [name for name, codec in CODECS.items() if codec.endpoint.socket_turn]

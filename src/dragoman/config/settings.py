@@ -371,6 +371,10 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Messages by InvokeModel of Amazon Bedrock. `vertex`: Messages, generateContent or Chat of Vertex
     AI, below the `/projects/.../locations/...` of `base_url`. `azure_deployments`: Chat or
     Responses of Azure OpenAI below `/openai`, with an `api-version` in the query of `base_url`."""
+    inference_profiles: bool = False
+    """List the inference profiles of Amazon Bedrock with models of Anthropic as the models of this
+    upstream, with `service = "bedrock_invoke"`. Its accounts need the permission
+    `bedrock:ListInferenceProfiles`."""
     auth: AuthStyle | None = None
     """Header with the account's key: `Authorization: Bearer`, `x-api-key`, or `api-key` (Azure).
     Absent: that of the service: `x-api-key` for `anthropic_messages`, otherwise `bearer`; with

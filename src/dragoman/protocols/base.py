@@ -498,6 +498,9 @@ class ModelList(Struct, frozen=True, kw_only=True):
     """Path of the list below the version; single models are below it."""
     query: str = ""
     """Query with which an upstream is asked for all of its models."""
+    base_url: Callable[[str], str] | None = None
+    """The base URL of the service that lists them, of that of the upstream; None if it is the
+    same."""
     read: Callable[[bytes], list[JsonObject]]
     """The models in an upstream's list, each with an `id` and its other members. Raises ValueError
     if it is not such a list."""

@@ -94,6 +94,26 @@ def read_list(body: bytes) -> list[JsonObject]:
     ]
 
 
+def read_profiles(body: bytes) -> list[JsonObject]:
+    """The inference profiles in an answer of Bedrock's ListInferenceProfiles that have models of
+    Anthropic, each as an entry of a list of models.
+
+    Raises:
+        ValueError: it is not a list of profiles.
+    """
+    value = jsontext.decode(body)
+    entries = value.get("inferenceProfileSummaries") if isinstance(value, dict) else None
+    if not isinstance(entries, list):
+        raise ValueError("not a list of inference profiles")
+    return [
+        {"id": name, "display_name": entry.get("inferenceProfileName")}
+        for entry in entries
+        if isinstance(entry, dict)
+        and isinstance(name := entry.get("inferenceProfileId"), str)
+        and "anthropic." in name
+    ]
+
+
 def write_list(models: list[JsonObject], wanted: Mapping[str, str]) -> JsonObject:
     """The part of the list that a query asks for: `limit`, `after_id`, `before_id` as Anthropic
     pages; all of it when it asks for nothing, as OpenAI lists.

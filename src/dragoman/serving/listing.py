@@ -51,11 +51,11 @@ async def read_models(
         ValueError: the answer is no list of models.
     """
     codec, form = upstream.codec, upstream.endpoint.models
-    if not upstream.endpoint.lists_models:
+    if not (upstream.endpoint.lists_models or upstream.inference_profiles):
         message = "The service has no list of models."
         raise Failure(Fault(FaultKind.NOT_FOUND, message, status=404), Symptom(404))
     await builder.ready()
-    async with await client.send(builder.get(form.path, form.query, proxy)) as answer:
+    async with await client.send(builder.list_models(form, proxy)) as answer:
         if answer.status != 200:
             body = builder.mask.error(await read_error(answer))
             raise refused(codec, answer.status, answer.headers, body)

@@ -15,7 +15,7 @@ from dragoman.accounts.pool import account_tag
 from dragoman.canonical.masking import Mask
 from dragoman.config import Account, Secret, Upstream
 from dragoman.config.credentials import secrets_of
-from dragoman.protocols.base import auth_header
+from dragoman.protocols.base import ModelList, auth_header
 from dragoman.serving.failures import Unauthorised
 from dragoman.upstream.request import BodySource, SocketUse, Timeouts, TlsSettings, UpstreamRequest
 from dragoman.upstream.urls import join_url, parse_url, unversioned
@@ -221,6 +221,16 @@ class UpstreamRequestBuilder:
         """A GET of `path` (below the protocol's version); `proxy` as for `post`."""
         headers = {"accept": ("accept", "application/json")} | self._fixed
         return self._request("GET", path, tuple(headers.values()), b"", query, proxy)
+
+    def list_models(self, form: ModelList, proxy: Secret | None) -> UpstreamRequest:
+        """A GET of the list of models that has this form."""
+        if form.base_url is None:
+            return self.get(form.path, form.query, proxy)
+        headers = {"accept": ("accept", "application/json")} | self._fixed
+        base_url = form.base_url(self._base_url)
+        return self._request(
+            "GET", form.path, tuple(headers.values()), b"", form.query, proxy, base_url=base_url
+        )
 
     def bodyless(
         self, method: str, path: str, query: str, client: Mapping[str, str] | None = None

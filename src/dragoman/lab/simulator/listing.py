@@ -31,6 +31,22 @@ def openai_list(names: Iterable[str]) -> JsonObject:
     return {"object": "list", "data": [openai_model(name) for name in names]}
 
 
+def inference_profiles(names: Iterable[str]) -> JsonObject:
+    """``ListInferenceProfiles`` of Amazon Bedrock, with one of another vendor."""
+    summaries = [
+        {
+            "inferenceProfileId": name,
+            "inferenceProfileName": f"Simulated {name}",
+            "inferenceProfileArn": f"arn:aws:bedrock:us-east-1:1:inference-profile/{name}",
+            "models": [],
+            "status": "ACTIVE",
+            "type": "SYSTEM_DEFINED",
+        }
+        for name in (*(f"us.anthropic.{name}" for name in names), "us.amazon.nova-pro-v1:0")
+    ]
+    return {"inferenceProfileSummaries": summaries}
+
+
 def google_model(name: str) -> JsonObject:
     return {
         "name": f"models/{name}",

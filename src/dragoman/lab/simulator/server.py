@@ -29,6 +29,7 @@ from dragoman.lab.simulator.listing import (
     anthropic_model,
     google_list,
     google_model,
+    inference_profiles,
     openai_list,
     openai_model,
 )
@@ -189,6 +190,8 @@ class Simulator(State):
                     return google_list(names, query)
                 is_openai = context.protocol != "messages"
                 return openai_list(names) if is_openai else anthropic_list(names, query)
+            case "GET", [] if context.record.path == "/inference-profiles":
+                return inference_profiles(self.model_names())
             case "GET", ["models", name]:
                 if name.partition("?")[0] not in self.model_names():
                     message = f"The model '{name[:60]}' does not exist."

@@ -19,6 +19,7 @@ from dragoman.protocols.anthropic_messages.invoke import MEDIA, InvokeDecoder
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.anthropic_messages.wire import BETAS, VERSION
 from dragoman.protocols.base import Counting, Endpoint, quoted_for, to_json
+from dragoman.protocols.model_lists import MODELS, read_profiles
 from dragoman.protocols.numbers import token_count
 
 _DATES: Final = frozenset({"2026-10-21"})
@@ -112,6 +113,13 @@ _BEDROCK: Final = replace(
     media=MEDIA,
     decoder=InvokeDecoder,
     lists_models=False,
+    models=replace(
+        MODELS,
+        path="/inference-profiles",
+        query="maxResults=1000",
+        base_url=lambda base_url: base_url.replace("://bedrock-runtime", "://bedrock", 1),
+        read=read_profiles,
+    ),
     counting=Counting(
         path="/count-tokens",
         locate=lambda model: f"/model/{model}/count-tokens",
