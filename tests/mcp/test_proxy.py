@@ -14,7 +14,7 @@ from dragoman.config import RequestCheck, Secret
 from dragoman.mcp import streams
 from dragoman.server.testing import running_gateway
 from tests.gateway.administration import eventually
-from tests.gateway.http import call, events
+from tests.gateway.http import Connection, call, events
 from tests.gateway.posts import posts
 from tests.mcp.serving import ADA, ADMIN, BOB, EVE, PATH, SERVER_KEY, Desk, answered, config, desk
 from tests.mcp.stub import SESSION, TOOLS, Handler, Stub, result, running_stub
@@ -227,6 +227,33 @@ def test_a_client_that_does_not_read_holds_the_server_up(tickets: Desk, stub: St
         assert sent[0] < 64 << 20
     stub.resumed = None
     assert stub.left.wait(30)
+
+
+def test_an_event_that_does_not_end_takes_memory_of_the_budget(stub: Stub) -> None:
+    ended: list[bool] = []
+
+    def endless(handler: Handler) -> None:
+        handler.begin_stream()
+        try:
+            for _ in range(64):
+                handler.chunk(b"x" * 65536)
+            ended.append(stub.release.wait(10))
+        except OSError:
+            stub.left.set()
+
+    stub.resumed = endless
+    stub.release.clear()
+    small = config(stub.url)
+    small = replace(small, server=replace(small.server, memory_limit_bytes=1 << 20))
+    try:
+        with running_gateway(small) as gateway, Connection(gateway.base_url) as connection:
+            connection.send("GET", PATH, None, {"authorization": f"Bearer {ADA}"})
+            with pytest.raises(OSError, match=r"closed|reset"):
+                connection.answer()
+            assert not ended
+    finally:
+        stub.resumed = None
+        stub.release.set()
 
 
 def _status(status: int, body: bytes = b"", **headers: str) -> Any:

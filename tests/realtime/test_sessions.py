@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import WebSocket
+from dragoman.endpoints.realtime import events
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator
@@ -307,6 +308,17 @@ def test_requests_at_one_time_are_sessions(simulator: RunningSimulator) -> None:
                 return True
 
         until(is_free)
+
+
+@pytest.mark.parametrize("odd", [r'"\ud83d"', "1e999", '"\\u00e9"'])
+def test_an_answer_is_counted_whatever_was_said(odd: str) -> None:
+    """Realtime WebSocket: half a character in a transcript hides no usage."""
+    told = '{"type":"response.done","response":{"output":[%s],"usage":%s}}'
+    usage = '{"input_tokens":3,"output_tokens":5}'
+    event = events.heard((told % (odd, usage)).encode())
+    assert event.kind == "answered"
+    assert event.used is not None
+    assert (event.used.usage.input, event.used.usage.output) == (3, 5)
 
 
 def test_sessions_that_are_being_opened_are_counted() -> None:

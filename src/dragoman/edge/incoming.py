@@ -29,7 +29,7 @@ _RETRY_S = 5.0
 
 _FORWARDED = {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"}
 
-_SMALL = 64 * 1024
+SMALL = 64 * 1024
 """Bytes of a body that are not taken from the memory budget."""
 
 _TURN_BYTES = 256 * 1024
@@ -284,7 +284,7 @@ class IncomingRequest:
         body = await self.received_body(limit)
         if unpacker is not None:
             body = await self._unpacked(body, limit, unpacker)
-        if len(body) > _SMALL:
+        if len(body) > SMALL:
             # It is in memory twice: as it came, and as it is sent upstream.
             self.reserve(len(body))
         return body if self.check is None else await self.check(self, body, limit)

@@ -26,6 +26,11 @@ class EventSplitter:
         self._most = most
         self._seen = 0
 
+    @property
+    def held(self) -> int:
+        """Bytes of the event that is not complete."""
+        return self._seen
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes; return the events that they complete.
 

@@ -16,7 +16,7 @@ from dragoman.config.names import matches
 from dragoman.edge.auth import Caller
 from dragoman.edge.delivery import Delivery
 from dragoman.edge.errors import Headers, refusal, rendered
-from dragoman.edge.incoming import IncomingRequest, while_connected
+from dragoman.edge.incoming import SMALL, IncomingRequest, while_connected
 from dragoman.edge.record import FailedAttempt, Record
 from dragoman.jsontext import JsonError
 from dragoman.mcp import messages
@@ -245,13 +245,16 @@ class Exchange:
             keepalive_s=self._parts.keepalive_s,
             commit_after_s=0,
         )
-        events = EventSplitter(MOST_EVENT_BYTES)
+        events, reserved = EventSplitter(MOST_EVENT_BYTES), SMALL
         try:
             await delivery.write(b"")
             try:
                 async for chunk in answer:
                     if whole := events.feed(chunk):
                         await delivery.write(b"".join(map(self._seen_event, whole)))
+                    if events.held > reserved:
+                        self._incoming.reserve(events.held - reserved)
+                        reserved = events.held
             except CallError:
                 if not self._is_lasting:
                     raise

@@ -11,7 +11,7 @@ from msgspec import Struct
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.usage import Units, Usage
 from dragoman.endpoints.usage import Measured
-from dragoman.jsontext import JsonError, decoder
+from dragoman.jsontext import JsonError, decoder, object_of
 from dragoman.protocols.base import to_json
 from dragoman.protocols.numbers import token_count
 
@@ -49,7 +49,11 @@ def heard(message: bytes) -> Heard:
     try:
         event = _event(message)
     except JsonError:
-        return NOTHING
+        # There may be half a character in what was said, which a strict reader refuses.
+        found = object_of(message)
+        if found is None:
+            return NOTHING
+        event = _Event(*(found.get(name) for name in _Event.__struct_fields__))
     kind = event.type
     if kind == "response.created":
         return Heard("began")
