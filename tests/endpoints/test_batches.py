@@ -15,11 +15,12 @@ import anthropic
 import openai
 import pytest
 
+from dragoman.endpoints.batch_lines import Results
 from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.holdings import Asked, Given
 from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
 from dragoman.server.testing import RunningGateway
-from tests.endpoints.bound import ME, PRICES, YOU, Gateways, batch_lines, gateways
+from tests.endpoints.bound import ME, PRICES, SAID, YOU, Gateways, batch_lines, gateways
 from tests.gateway.administration import eventually
 from tests.gateway.http import KEY, call
 from tests.gateway.processes import STORE, gateway_process
@@ -384,3 +385,28 @@ def test_a_route_that_has_no_batches_is_in_none(opened: Gateways) -> None:
     with pytest.raises(openai.BadRequestError, match=r"line 2: .*'only-x'.*no batches"):
         make(mine, "my-model", "only-x")
     assert not opened.simulator.requests
+
+
+def test_all_answers_of_a_request_are_reserved_for(opened: Gateways) -> None:
+    gateway = opened.open(BUDGET, PRICES.format(upstream="chat"))
+    body = {"model": "my-model", "messages": SAID, "n": 10}
+    limits = {"max_completion_tokens": 1, "max_tokens": 100}
+    line = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions"}
+    mine = opened.openai(gateway)
+    file = ("in.jsonl", json.dumps({**line, "body": {**body, **limits}}).encode())
+    made = mine.files.create(file=file, purpose="batch")
+    mine.batches.create(
+        input_file_id=made.id, endpoint="/v1/chat/completions", completion_window="24h"
+    )
+    assert float(limit_of(gateway)["reserved"]) >= 10 * 100 * 10e-6 / 2
+
+
+def test_results_are_counted_for_models_of_the_batch_alone() -> None:
+    """Whatever names a service answers by, all have the price of one that was asked for."""
+    results = Results({"first": "a", "second": "b"})
+    usage = {"prompt_tokens": 2, "completion_tokens": 1}
+    for model in ("second-2026-01-01", "first", "strange", "stranger", ""):
+        body = {"model": model, "usage": usage}
+        results.lines.feed(json.dumps({"response": {"body": body}}).encode() + b"\n")
+    assert results.counts == {"second": 1, "first": 4}
+    assert results.usage["first"].input == 8

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.config import Fallback, OwnPrice, Route
 from dragoman.config.limits import Limit
+from dragoman.endpoints.exchange import answers_of
+from dragoman.endpoints.members import Members
 from dragoman.endpoints.table import ROWS
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
@@ -240,3 +244,21 @@ def test_a_body_that_cannot_be_read_is_refused(
         answer = post(gateway, "/v1/embeddings", b'{"model":"my-model"}', headers=headers)
     assert answer.status == status
     assert not simulator.requests
+
+
+@pytest.mark.parametrize(
+    ("asked", "answers"),
+    [
+        ({}, 1),
+        ({"prompt": "x", "n": 3}, 3),
+        ({"prompt": "x", "n": 1, "best_of": 20}, 20),
+        ({"prompt": ["x", "y", "z"], "n": 2}, 6),
+        ({"prompt": [1, 2, 3]}, 1),
+        ({"prompt": [[1, 2], [3]]}, 2),
+        ({"prompt": [], "n": "many"}, 1),
+    ],
+)
+def test_all_answers_that_a_completion_makes_are_reserved_for(
+    asked: dict[str, Any], answers: int
+) -> None:
+    assert answers_of(Members(jsontext.members(json.dumps(asked)))) == answers

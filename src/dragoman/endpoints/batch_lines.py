@@ -16,6 +16,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 from dragoman.protocols.bound_ids import MOST_NAMED, named_in
 from dragoman.protocols.numbers import token_count
+from dragoman.serving.limits.use import MOST_OUTPUT
 
 LONGEST_LINE = 32 * 1024 * 1024
 """Bytes of one line."""
@@ -24,6 +25,8 @@ _MOST_MODELS = 5
 """Models that one batch may name."""
 _MOST_NAMES = 250
 """Characters that their names may have: they are stored with the file."""
+_MOST_ANSWERS = 1000
+"""Answers to one request that are reserved for."""
 _LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _NEWLINE = b"\n"
 
@@ -34,7 +37,7 @@ leads elsewhere."""
 
 class Share(Struct):
     """What of a batch is for one model: requests, bytes of their bodies, and output limits in all;
-    `unlimited` requests have none. `sent` is the upstream's name of the model."""
+    `unlimited` answers have none. `sent` is the upstream's name of the model."""
 
     sent: str
     requests: int = 0
@@ -72,9 +75,10 @@ class Requests:
             share = self._share(model, at)
         share.requests += 1
         share.bytes += len(body)
-        limit = next((n for name in _LIMITS if (n := token_count(_value(members, name)))), None)
-        share.output += limit or 0
-        share.unlimited += limit is None
+        limit = max(token_count(_value(members, name)) or 0 for name in _LIMITS)
+        answers = min(token_count(_value(members, "n")) or 1, _MOST_ANSWERS)
+        share.output += min(limit, MOST_OUTPUT) * answers
+        share.unlimited += 0 if limit else answers
         text = bytes(body)
         self.named |= dict.fromkeys(named_in(text))
         if len(self.named) > MOST_NAMED:
@@ -223,13 +227,14 @@ def usage_of(value: Any) -> Usage | None:
 
 def _sent_name(model: str, names: Mapping[str, str]) -> str:
     """The upstream's name under which a model was asked for that answers by this name: services
-    answer by a longer one, with a date."""
+    answer by a longer one, with a date. One that is like none is taken for the first: there is no
+    other to count it for."""
     if model in names or not names:
         return model
     begun = [name for name in names if model.startswith(name)]
     if begun:
         return max(begun, key=len)
-    return next(iter(names)) if len(names) == 1 else model
+    return next(iter(names))
 
 
 def _has_once(text: bytes, name: bytes) -> bool:

@@ -24,6 +24,7 @@ from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
 from dragoman.endpoints.call import EndpointCall
+from dragoman.endpoints.members import Members
 from dragoman.endpoints.parts import Parts
 from dragoman.endpoints.pricing import charge_of
 from dragoman.endpoints.table import Repeat
@@ -344,8 +345,7 @@ class EndpointExchange:
             output = usage.output
             if row.output_limit:
                 limit = token_count(call.members.get(row.output_limit))
-                answers = token_count(call.members.get("n")) or 1
-                output = (limit or expected.output(caller, target.model)) * answers
+                output = (limit or expected.output(caller, target.model)) * answers_of(call.members)
             given = expected.input(caller, target.upstream.name, target.model, size)
             usage = Usage(input=given, output=min(output, MOST_OUTPUT))
         return self._forecast(call, Measured(usage, asked.units), rules), size
@@ -377,6 +377,15 @@ class EndpointExchange:
             incoming.reply(failure.status, failure.body)
         else:
             incoming.fail(fault)
+
+
+def answers_of(members: Members) -> int:
+    """The answers that a request asks for: to each of its prompts."""
+    prompts = members.get("prompt")
+    each = max(token_count(members.get(name)) or 1 for name in ("n", "best_of"))
+    if not isinstance(prompts, list) or not prompts or isinstance(prompts[0], int):
+        return each
+    return each * len(prompts)
 
 
 def _whose(call: EndpointCall) -> tuple[IncomingRequest, Caller, Record, Target]:
