@@ -302,7 +302,7 @@ def failing(
     request: pytest.FixtureRequest, _simulator: RunningSimulator, _check: Posts
 ) -> Iterator[RunningGateway]:
     """A gateway whose check has 200 ms."""
-    setting = RequestCheck(url=Secret(_check.url), timeout_ms=200, fail=request.param)
+    setting = RequestCheck(url=Secret(_check.url), timeout_s=0.2, fail=request.param)
     config = replace(config_for(_simulator.base_url), request_check=setting)
     with running_gateway(config) as gateway:
         yield gateway
@@ -341,9 +341,9 @@ def test_a_check_that_is_not_there_blocks(simulator: RunningSimulator) -> None:
     ("text", "message"),
     [
         ('url = "ftp://127.0.0.1/check"', "request_check.url"),
-        ('url = "http://127.0.0.1/check"\ntimeout_ms = 0', "request_check.timeout_ms"),
+        ('url = "http://127.0.0.1/check"\ntimeout_s = 0', "request_check.timeout_s"),
         ('url = "http://127.0.0.1/check"\nfail = "ajar"', "request_check.fail"),
-        ("timeout_ms = 100", "request_check"),
+        ("timeout_s = 0.1", "request_check"),
     ],
 )
 def test_settings_that_are_refused(text: str, message: str) -> None:

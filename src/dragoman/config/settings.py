@@ -781,8 +781,8 @@ class RequestCheck(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Where a request is sent as JSON, `{path, query, headers, body}`, without its credentials. The
     answer is JSON, `{block, reason, rule_id, body}`. A reference is resolved, since the URL may
     contain a token."""
-    timeout_ms: Annotated[int, Meta(ge=1, le=60_000)] = 2000
-    """Milliseconds within which it has to answer."""
+    timeout_s: Annotated[float, Meta(gt=0, le=60)] = 2.0
+    """Seconds within which it has to answer."""
     fail: Literal["closed", "open"] = "closed"
     """What becomes of a request that could not be checked: `closed` blocks it, `open` lets it
     pass."""

@@ -281,7 +281,10 @@ class IncomingRequest:
         """
         encoding = self.headers.get(b"content-encoding")
         unpacker = None if encoding is None else _unpacker(encoding)
-        body = await self.received_body(limit)
+        try:
+            body = await self._received.read_body(limit)
+        except BodyRefused as refused:
+            raise _refused_body(refused.problem, limit) from None
         if unpacker is not None:
             body = await self._unpacked(body, limit, unpacker)
         if len(body) > SMALL:

@@ -55,7 +55,7 @@ class RequestChecker:
         self, settings: RequestCheck, client: UpstreamClient, count: Callable[[Result], None]
     ) -> None:
         self._url = settings.url.reveal()
-        self._seconds = settings.timeout_ms / 1000
+        self._seconds = settings.timeout_s
         self._is_open = settings.fail == "open"
         self._client = client
         self._count = count
