@@ -96,14 +96,17 @@ class ClientSecrets:
         if self._sync is not None:
             await self._save(_CALL + name.encode(), secret)
 
-    async def find_call(self, name: str, client: str) -> ClientSecret | None:
-        """Which account has a call of a client's; None if there is no such call.
+    async def find_call(self, name: str, client: str) -> ClientSecret:
+        """Which account has a call of a client's.
 
         Raises:
-            DragomanError: the store cannot be asked.
+            DragomanError: there is no such call, or the store cannot be asked.
         """
         found = await self.find(_CALL + name.encode())
-        return found if found is not None and found.client == client else None
+        if found is None or found.client != client:
+            message = f"No session found for call_id: {name[:100]}"
+            raise refusal(FaultKind.NOT_FOUND, message, code="call_id_not_found")
+        return found
 
     async def find(self, value: bytes) -> ClientSecret | None:
         """What a secret is for; None if there is none, or it has ended.

@@ -231,9 +231,6 @@ class RealtimeCalls:
     ) -> None:
         """Pass on what is asked of a call of this client's."""
         found = await self._parts.secrets().find_call(name, caller.name)
-        if found is None:
-            message = f"No session found for call_id: {name[:100]}"
-            raise refusal(FaultKind.NOT_FOUND, message, code="call_id_not_found")
         call = self._called(row, incoming, caller, record, found.model)
         call.only = found.account
         await self._exchange.admit(call)

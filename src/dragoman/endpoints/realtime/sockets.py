@@ -129,9 +129,6 @@ class RealtimeSockets:
             return _Opening(secret.model, secret.account, secret)
         if name := query.get("call_id"):
             found = await self._parts.secrets().find_call(name, caller.name)
-            if found is None:
-                message = f"No session found for call_id: {name[:100]}"
-                raise refusal(FaultKind.NOT_FOUND, message, code="call_id_not_found")
             return _Opening(found.model, found.account, call=name)
         model = query.get("model") or query.get("deployment") or ""
         if not model:
