@@ -26,6 +26,7 @@ from dragoman.endpoints.members import replaced
 from dragoman.endpoints.streams import deliver_bytes
 from dragoman.endpoints.table import Row
 from dragoman.endpoints.vendors import endpoints_of, is_spoken
+from dragoman.endpoints.wire import gateway_url
 from dragoman.protocols.base import to_json
 from dragoman.protocols.bound_ids import not_held
 from dragoman.protocols.fields import JsonObject
@@ -323,7 +324,8 @@ class BoundThings:
                 await self._batches.seen(thing, answer, found)
         url = answer.get("results_url")
         if isinstance(url, str):
-            own = f"{_own_url(call.incoming)}/v1/messages/batches/{answer.get('id')}/results"
+            base = gateway_url(call.incoming, self._exchange.server)
+            own = f"{base}/messages/batches/{answer.get('id')}/results"
             content = replaced(content, "results_url", to_json(own))
         return content
 
@@ -332,10 +334,3 @@ def kind_of(row: Row, incoming: IncomingRequest) -> str:
     """The kind of what a row makes, shows and lists."""
     second = row.face == "by_header" and is_anthropic(incoming)
     return SECOND_FORM if second else row.makes[0]
-
-
-def _own_url(incoming: IncomingRequest) -> str:
-    """The address at which a client calls the gateway."""
-    scheme = incoming.headers.get(b"x-forwarded-proto", b"http")
-    host = incoming.headers.get(b"host", b"").decode("latin-1")
-    return f"{'https' if scheme == b'https' else 'http'}://{host}"

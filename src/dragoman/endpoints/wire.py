@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from dragoman import jsontext
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
-from dragoman.config import Upstream
+from dragoman.config import Server, Upstream
+from dragoman.edge.incoming import IncomingRequest
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.members import Members, inserted, replaced
 from dragoman.jsontext import JsonError
@@ -100,3 +101,11 @@ def path_at(upstream: Upstream, path: str, model: str) -> tuple[str, bool]:
     # What stands before the path of the protocol, where the service has it elsewhere.
     before = endpoint.path_for(model, False).removesuffix(endpoint.path)
     return before + path.removeprefix("/v1"), False
+
+
+def gateway_url(incoming: IncomingRequest, server: Server) -> str:
+    """The base URL at which a client calls the gateway, with the version."""
+    own = b"https" if server.tls_certificate else b"http"
+    scheme = incoming.headers.get(b"x-forwarded-proto", own).partition(b",")[0].strip()
+    host = incoming.headers.get(b"host", b"").decode("latin-1")
+    return f"{'https' if scheme == b'https' else 'http'}://{host}/v1"

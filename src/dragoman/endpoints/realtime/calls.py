@@ -40,6 +40,7 @@ from dragoman.endpoints.realtime.sockets import (
 )
 from dragoman.endpoints.table import Row
 from dragoman.endpoints.usage import Measured
+from dragoman.endpoints.wire import gateway_url
 from dragoman.jsontext import JsonError, decoder, object_of
 from dragoman.protocols.base import to_json
 from dragoman.serving.failures import Failure
@@ -139,7 +140,8 @@ class RealtimeCalls:
             shown = replaced(answer.body, "value", to_json(own))
             shown = shown.replace(value.encode(), own.encode())
             shown = replaced(shown, "expires_at", b"%d" % expires)
-            headers = [*_NO_STORE, (b"x-dragoman-base-url", _base_url(incoming))]
+            base = gateway_url(incoming, self._exchange.server).encode("latin-1")
+            headers = [*_NO_STORE, (b"x-dragoman-base-url", base)]
             incoming.reply(answer.status, shown, headers)
 
         await self._exchange.run(call, attempt)
@@ -385,9 +387,3 @@ def _members(body: bytes) -> Mapping[str, Any]:
     if found is None:
         raise UpstreamError.unreadable("it is no JSON object")
     return found
-
-
-def _base_url(incoming: IncomingRequest) -> bytes:
-    """The URL below which the client called."""
-    scheme = incoming.headers.get(b"x-forwarded-proto", b"http").partition(b",")[0].strip()
-    return b"%b://%b/v1" % (scheme, incoming.headers.get(b"host", b""))
