@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec import Raw
 
-from dragoman.protocols.portable_schemas import traits_of, with_names
+from dragoman.protocols.portable_schemas import portable, traits_of, with_names
 
 LEGAL = [
     b"{}",
@@ -88,3 +88,19 @@ def test_a_property_is_renamed_wherever_a_schema_names_it(schema: str) -> None:
     given = {**json.loads(schema.replace("NAME", "$top")), "title": "$top"}
     expected = {**json.loads(schema.replace("NAME", "_top")), "title": "$top"}
     assert with_names(given, {"$top": "_top"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("anyOf", "At least one of these must hold"),
+        ("oneOf", "Exactly one of these must hold"),
+        ("allOf", "All of these must hold"),
+    ],
+)
+def test_what_the_root_combines_is_described(word: str, told: str) -> None:
+    branch = {"properties": {"a": {"type": "string"}}}
+    schema, changes = portable({"type": "object", word: [branch]})
+    described = f"{told}: {json.dumps([branch], separators=(',', ':'))}"
+    assert schema == {"type": "object", **branch, "description": described}
+    assert len(changes) == 1

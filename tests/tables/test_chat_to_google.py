@@ -196,6 +196,11 @@ ROWS = [
         {"tools": [EMPTY_F], "toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
     ),
     Row(
+        "a tool whose name begins with a digit",
+        {"tools": [function("1st")]},
+        {"tools[0].functionDeclarations[0].name": "_1st_2fbf170a"},
+    ),
+    Row(
         "one call at a time",
         {"tools": [function()], "parallel_tool_calls": False},
         {"tools": [EMPTY_F]},

@@ -231,6 +231,11 @@ TOOLS = [
         {"tools": [sent.free(description="d", format=sent.grammar("x")), sent.free("h")]},
     ),
     Row(
+        "a free-text tool in the form of Responses",
+        {"tools": [{"type": "custom", "name": "g", "format": sent.grammar("x")}]},
+        {"tools": [sent.free(format=sent.grammar("x"))]},
+    ),
+    Row(
         "legacy functions and their choice",
         {"functions": [{"name": "f", "parameters": SCHEMA}], "function_call": {"name": "f"}},
         {

@@ -347,6 +347,19 @@ def test_choices_of_tools(choice: ToolChoice, config: dict[str, Any]) -> None:
     assert declared["parametersJsonSchema"] == TOOL.schema
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [
+        ToolChoice(mode="required", path="tool_choice"),
+        ToolChoice(mode="tool", tool=ToolRef("look"), path="tool_choice"),
+    ],
+)
+def test_a_choice_without_tools_to_choose_from_is_lost(choice: ToolChoice) -> None:
+    body, losses = written(tool_choice=choice)
+    assert "toolConfig" not in body
+    assert losses == [("tool_choice", "content")]
+
+
 def test_strict_tools_are_validated_and_those_without_arguments_have_no_schema() -> None:
     body, losses = written(tools=(replace(TOOL, strict=True, schema=None),))
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": "VALIDATED"}}
