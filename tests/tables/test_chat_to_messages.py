@@ -56,6 +56,12 @@ def broken_sent(arguments: JsonObject) -> list[JsonObject]:
 
 MESSAGES = [
     Row("one leading system text", msgs(system("s"), HI), {"system": "s"}),
+    Row(
+        "system texts alone",
+        msgs(system("a"), system("b")),
+        {"system": "a", "messages[0].content": [{"type": "text", "text": "b"}]},
+        {"messages[1]": CONVERTED},
+    ),
     # req: 31
     Row(
         "several leading system and developer texts",
