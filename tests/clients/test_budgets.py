@@ -98,7 +98,7 @@ def test_claude_code_shows_a_persons_budget(simulator: RunningSimulator, tmp_pat
                 spend(home.url, token, 4)
                 lines.clear()
                 shown.press("Say the rest.", ENTER)
-                words = "The budget of this API key per month is used up"
+                words = "The budget of this account per month is used up"
                 shown.until(rf"● {words} .*It resets at 20\d\d-\d\d-01T00:00:00Z")
                 answered(429)
 

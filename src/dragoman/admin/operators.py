@@ -27,6 +27,7 @@ from dragoman.edge.browsers import is_own_name
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.http.addresses import Proxies, counted
 from dragoman.keys.admins import FILE_NAME, Role
+from dragoman.keys.people import is_person
 from dragoman.keys.secrets import digest_of
 from dragoman.operations.admin_service import AdminService
 from dragoman.storage.sessions import LONGEST_S, Session
@@ -192,7 +193,7 @@ class Operators:
         """End the session of an operator. Returns whether there was one."""
         if operator.session is not None:
             self._sessions.end(operator.digest)
-            if _is_person(operator.name) and self._sign_in is not None:
+            if is_person(operator.name) and self._sign_in is not None:
                 await self._sign_in.end_dashboard(incoming, operator.session.mark.hex())
         _set_cookie(incoming, "; Max-Age=0")
         return operator.session is not None
@@ -213,7 +214,7 @@ class Operators:
 
     async def _role(self, session: Session) -> Role | None:
         """The role of the key of a session; None if the key has another secret now, or is gone."""
-        if _is_person(session.name):
+        if is_person(session.name):
             if self._sign_in is None:
                 return None
             found = await self._sign_in.dashboard_role(session.mark.hex())
@@ -255,11 +256,6 @@ class Operators:
                 "or to be one of server.trusted_proxies and send X-Forwarded-Host."
             )
             raise Refusal(403, "forged", message)
-
-
-def _is_person(name: str) -> bool:
-    """Whether a name is that of a person, which has signs that no key's name has."""
-    return "@" in name or ":" in name
 
 
 def check_json(incoming: IncomingRequest) -> None:

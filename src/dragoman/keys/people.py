@@ -36,12 +36,17 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The name in logs, usage, limits and paths. It has a sign that no key's name has."""
+        """The name in logs, usage, limits and paths. See `is_person`."""
         if self.email and "/" not in self.email:
             return self.email
         text = self.subject
         is_plain = text.isascii() and text.isprintable() and not {" ", "/"} & set(text)
         return f"sub:{text if is_plain and len(text) <= 64 else self.id[:32]}"
+
+
+def is_person(name: str) -> bool:
+    """Whether a name is that of a person, which has signs that no key's name has."""
+    return "@" in name or ":" in name
 
 
 class StoredPerson(Struct, frozen=True, kw_only=True):

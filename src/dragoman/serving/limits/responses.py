@@ -11,6 +11,7 @@ from typing import Literal
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.config.windows import Rolling
 from dragoman.edge.errors import Headers
+from dragoman.keys.people import is_person
 from dragoman.limits.balances import SOON_S
 from dragoman.limits.counters import PARTS, counts_until
 from dragoman.limits.messages import Granted, Refused
@@ -127,7 +128,7 @@ def is_held_back(rule: Rule, refusal: Refused, now: float) -> bool:
 def away() -> tuple[DragomanError, Headers]:
     """The error for a request whose limits cannot be counted, since their owner is gone: this
     worker ends, and another takes its place."""
-    message = "The limits of this API key cannot be counted at the moment. Please try again in 1s."
+    message = "Limits cannot be counted at the moment. Please try again in 1s."
     fault = Fault(
         FaultKind.RATE_LIMITED, message, code="slow_down", retry_after=1.0, limited="requests"
     )
@@ -137,7 +138,7 @@ def away() -> tuple[DragomanError, Headers]:
 def uncountable(rule: Rule) -> tuple[DragomanError, Headers]:
     """The error for a request with a limit of which this machine does not know the time zone."""
     message = (
-        f"The limit {rule.name} of this API key cannot be counted: the gateway does not know the "
+        f"The limit {rule.name} of {_whose(rule)} cannot be counted: the gateway does not know the "
         f"time zone {rule.unknown_zone[:64]}. Its operator has to install it, or change the limit."
     )
     fault = Fault(FaultKind.INTERNAL, message, code="limit_uncountable", status=503)
@@ -239,7 +240,9 @@ def _limited(limit: Rule) -> Literal["requests", "tokens"]:
 
 
 def _whose(limit: Rule) -> str:
-    return f"the team {limit.owner}" if limit.is_team else "this API key"
+    if limit.is_team:
+        return f"the team {limit.owner}"
+    return "this account" if is_person(limit.owner) else "this API key"
 
 
 def window_words(limit: Rule) -> str:
