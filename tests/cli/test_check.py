@@ -80,6 +80,8 @@ def test_a_model_that_is_not_listed_is_a_warning(shop: Shop) -> None:
         file.write(account("second", "messages", "sk-sim-2"))
     done = shop.run("check", "--online")
     assert "messages does not list the model gtp-5" in done.stderr
+    unknown = "messages does not tell the context window of gtp-5: agents are told 128000"
+    assert unknown in done.stderr
     assert json.loads(shop.run("check", "--online", "--json").stdout)["unlisted"] == [
         ["messages", "gtp-5"]
     ]

@@ -158,6 +158,10 @@ model_catalog_url = "{running.base_url}/v1/models"
         done = run("exec", "--skip-git-repo-check", "Say something.")
         assert done.returncode == 0, done.stderr
         assert "metadata" not in done.stderr
+        (rollout,) = (tmp_path / "sessions").rglob("rollout-*.jsonl")
+        believed = set(re.findall(r'"model_context_window":\s*(\d+)', rollout.read_text()))
+        assert believed == {str(64_000 * 95 // 100)}, "it keeps a twentieth free"
         assert "failed to decode" not in done.stderr
         sent = simulator.requests[-1].json
         assert "apply_patch" in [tool["function"]["name"] for tool in sent["tools"]]
+        assert "reasoning_effort" not in sent, "nobody chose one"
