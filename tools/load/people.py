@@ -7,12 +7,16 @@
 ``cost``   Instructions of a gateway for a request by a key of its store, and for one by a person,
            each counted by callgrind (valgrind) after the first requests, in turns.
 
+The store is a file, or with ``--database`` a PostgreSQL, such as one of the tests:
+``python -m tests.storage.cluster python -m tools.load.people storm --database URL``.
+
 A test runs a small storm. With other work on the machine, times say little.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import subprocess
 import sys
@@ -34,7 +38,7 @@ from bench.measure import MARK, cell_of
 from bench.targets import Access, Cores
 from dragoman.lab.provider import serving
 from tests.gateway.http import call
-from tests.gateway.processes import gateway_process, simulator_process, until
+from tests.gateway.processes import STORE, gateway_process, simulator_process, until
 from tests.people.signing_in import Served, post, sign_in_table
 
 T = TypeVar("T")
@@ -62,8 +66,8 @@ class Storm:
 
 
 @contextmanager
-def several(folder: Path, people: Sequence[str]) -> Iterator[list[Served]]:
-    """Three gateways with one store."""
+def several(folder: Path, people: Sequence[str], database: str = "") -> Iterator[list[Served]]:
+    """Three gateways with one store: a file, or this PostgreSQL."""
     with ExitStack() as stack:
         provider = stack.enter_context(serving({name: [] for name in people}))
         upstream, _ = stack.enter_context(simulator_process())
@@ -78,6 +82,8 @@ def several(folder: Path, people: Sequence[str]) -> Iterator[list[Served]]:
                         name=name,
                         tables=sign_in_table(provider),
                         sync_s=0.5,
+                        store="" if database else STORE,
+                        storage=f"url = {json.dumps(database)}" if database else "",
                     )
                 ).url,
             )
@@ -115,11 +121,12 @@ def raced(gateways: Sequence[Served], token: str, racing: int) -> list[str]:
     return [] if statuses == {200} and len(following) == 1 else [f"raced: {statuses}"]
 
 
-def storm(folder: Path, count: int, racing: int = RACING) -> Storm:
-    """Sign so many people in, use and renew their tokens, and revoke some."""
+def storm(folder: Path, count: int, racing: int = RACING, database: str = "") -> Storm:
+    """Sign so many people in, use and renew their tokens, and revoke some. `database` is the
+    PostgreSQL that the gateways share, empty for a file."""
     people = [f"person-{number}@example.com" for number in range(count)]
     failures: list[str] = []
-    with several(folder, people) as gateways, ThreadPoolExecutor(AT_ONCE) as pool:
+    with several(folder, people, database) as gateways, ThreadPoolExecutor(AT_ONCE) as pool:
 
         def at(number: int, shift: int = 0) -> Served:
             return gateways[(number + shift) % len(gateways)]
@@ -231,11 +238,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.load.people", description=__doc__)
     parser.add_argument("names", nargs="*", choices=["storm", "cost", []])
     parser.add_argument("--people", type=int, default=500)
+    parser.add_argument("--database", default="", help="URL of the store, for the storm")
     given: Any = parser.parse_args(arguments)
     failed = False
     if not given.names or "storm" in given.names:
         with tempfile.TemporaryDirectory(prefix="people-") as name:
-            found = storm(Path(name), given.people)
+            found = storm(Path(name), given.people, database=given.database)
         sys.stdout.write(told(found))
         failed = bool(found.failures)
     if not given.names or "cost" in given.names:
