@@ -7,6 +7,7 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -75,7 +76,7 @@ def test_every_setting_is_well_formed(name: str, place: str, text: str) -> None:
     told = "\n".join(given for _, given in next(g for g in GUIDES if g.name == name).setup)
     assert "{url}" in told
     assert ("{key}" if place == "settings" else "DRAGOMAN_KEY") in told
-    assert "{model}" in told or name == "Open WebUI"  # it asks for the list
+    assert "{model}" in told or "{name}" in told or name == "Open WebUI"  # it asks for the list
 
 
 @pytest.mark.parametrize(("name", "place", "text"), FILES, ids=[one[0] for one in FILES])
@@ -100,6 +101,114 @@ def test_a_model_of_the_demo_is_told_where_it_stands_for_another() -> None:
     assert "name one of yours with --model" in guide_command("codex", "--url", URL).stderr
     assert not guide_command("codex", "--url", URL, "--model", "m").stderr
     assert not guide_command("codex").stderr
+
+
+ROUTED = """
+[server]
+host = "0.0.0.0"
+port = {port}
+[[clients]]
+name = "tester"
+key = "{key}"
+[[upstreams]]
+name = "up"
+protocol = "openai_chat"
+base_url = "{upstream}"
+[[accounts]]
+name = "one"
+upstream = "up"
+key = "sk-sim-one"
+[[routes]]
+match = "large"
+upstream = "up"
+model = "sim-text"
+capabilities = {{ context_window = 64000, max_output_tokens = 4000 }}
+[[routes]]
+match = "small"
+upstream = "up"
+model = "sim-text"
+[[routes]]
+match = "any-*"
+upstream = "up"
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(ROUTED.format(port=8123, key=KEY, upstream="http://127.0.0.1:1/v1"))
+    return file
+
+
+def json_in(printed: str) -> str:
+    (found,) = re.findall(r"^\{.*?^\}", printed, re.DOTALL | re.MULTILINE)
+    assert isinstance(found, str)
+    return found
+
+
+def test_the_lines_are_those_of_the_configuration(config: Path) -> None:
+    """Its address, the models that its routes name, and what is known of them."""
+
+    def lines(client: str, *more: str) -> str:
+        shown = guide_command(client, "--config", str(config), *more)
+        assert (shown.exit_code, shown.stderr) == (0, "")
+        return shown.stdout
+
+    def listed(client: str, *more: str) -> Any:
+        return json.loads(json_in(lines(client, *more)))
+
+    opencode = listed("opencode")
+    assert opencode["model"] == "dragoman/large"
+    own = opencode["provider"]["dragoman"]
+    assert own["options"]["baseURL"] == f"{URL}/v1"
+    assert {name: one["limit"] for name, one in own["models"].items()} == {
+        "large": {"context": 64_000, "output": 4_000},
+        "small": {"context": 128_000, "output": 8_000},
+    }
+    crush = listed("crush")["providers"]["dragoman"]
+    assert [(one["id"], one["context_window"]) for one in crush["models"]] == [
+        ("large", 64_000),
+        ("small", 128_000),
+    ]
+    zed = listed("zed")["language_models"]["openai_compatible"]["dragoman"]
+    assert zed["api_url"] == f"{URL}/v1"
+    assert [(one["name"], one["max_output_tokens"]) for one in zed["available_models"]] == [
+        ("large", 4_000),
+        ("small", 8_000),
+    ]
+    claude = listed("claude-code")["env"]
+    assert (claude["ANTHROPIC_BASE_URL"], claude["ANTHROPIC_MODEL"]) == (URL, "large")
+    assert claude["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "64000"
+    assert "export COPILOT_MODEL=large\n" in lines("copilot")
+    codex = lines("codex")
+    assert 'model = "large"\nmodel_provider' in codex
+    assert f'model_catalog_url = "{URL}/v1/models"' in codex
+    chosen = ("--model", "any-1", "--url", "https://gw.example.com/v1")
+    other = listed("opencode", *chosen)
+    assert other["model"] == "dragoman/any-1"
+    assert list(other["provider"]["dragoman"]["models"]) == ["any-1", "large", "small"]
+    assert other["provider"]["dragoman"]["options"]["baseURL"] == "https://gw.example.com/v1"
+
+
+def test_people_sign_in_at_the_public_address(config: Path) -> None:
+    text = config.read_text()
+    config.write_text(
+        text + '[sign_in]\npublic_url = "https://gw.example.com"\nissuer = "https://id.example.com"'
+        '\nclient_id = "gateway"\nclient_secret = "env:SECRET"\n[[sign_in.rules]]\n'
+        'domains = ["example.com"]\n[storage]\nkey = "env:STORE_KEY"\n'
+    )
+    shown = guide_command("codex", "--config", str(config))
+    assert 'base_url = "https://gw.example.com/v1"' in shown.output, shown.output
+
+
+def test_a_configuration_that_is_not_there_is_a_fault_where_it_is_named() -> None:
+    assert guide_command("codex", "--config", "none.toml").exit_code == 1
+    assert guide_command("codex").exit_code == 0
+
+
+def test_the_first_word_of_a_client_is_enough() -> None:
+    assert guide_command("copilot").output == guide_command("copilot-cli").output
+    assert "COPILOT_MODEL=" in guide_command("copilot").output
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)

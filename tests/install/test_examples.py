@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from dragoman.cli import main
-from dragoman.config import parse_config
+from dragoman.config import parse_config, read_config
 from dragoman.demo import KEY, demo_config
 from dragoman.lab.guides import DEMO_MODEL, DEMO_URL, GUIDES, find_guide
 from dragoman.lab.simulator.testing import running_simulator
@@ -41,6 +41,8 @@ from tests.clients.installed import (
     qwen_code,
 )
 from tests.install.sources import ROOT
+from tests.test_guides import ROUTED, json_in
+from tests.upstream.servers import free_port
 
 NODE = ROOT / "tests/node/node_modules"
 PYTHONS = {
@@ -269,6 +271,24 @@ def test_programs(
     shown = finish(["sh", "-e", "-c", script], home / "work", environment(home, f"{tmp_path}/bin"))
     # Both are the simulator's words; it calls a tool when it is told of one in a certain way.
     assert re.search(r"This is the simulator\. You said:|The tool answered:", shown)
+
+
+def test_opencode_runs_by_what_is_printed_for_a_configuration(tmp_path: Path) -> None:
+    put_on_the_path("opencode", tmp_path / "bin")
+    home, config, port = tmp_path / "home", tmp_path / "dragoman.toml", free_port()
+    (home / "work").mkdir(parents=True)
+    with running_simulator() as simulator:
+        config.write_text(ROUTED.format(port=port, key=KEY, upstream=f"{simulator.base_url}/v1"))
+        printed = CliRunner().invoke(main, ["guide", "opencode", "--config", str(config)]).stdout
+        file = home / ".config/opencode/opencode.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json_in(printed))
+        with running_gateway(read_config(config).config, port=port):
+            words = ["sh", "-c", "opencode run 'Say hello to me'"]
+            finish(words, home / "work", environment(home, f"{tmp_path}/bin"))
+        asked = [one.json for one in simulator.requests if one.json]
+        assert {one["model"] for one in asked} == {"sim-text"}
+        assert 4_000 in [one.get("max_tokens") for one in asked], "what its file says"
 
 
 CURL = [one for one in README if one.text.startswith("curl ")]

@@ -63,6 +63,13 @@ ALWAYS_JSON = click.option(
 """For commands that print nothing but JSON."""
 
 
+def reached_by(host: str) -> str:
+    """The host of a URL for clients on this machine."""
+    if host in ("0.0.0.0", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
 def read_config(path: Path) -> Config:
     """The configuration at `path`, for a command that needs neither its secrets nor its files; all
     faults are printed and end the command."""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from dragoman.cli.common import CONFIG, PROTOCOL
+from dragoman.cli.common import CONFIG, PROTOCOL, reached_by
 
 if TYPE_CHECKING:
     from dragoman.config.starting import Vendor
@@ -86,7 +86,7 @@ def init(
     if os.path.lexists(config) and not force:
         raise click.ClickException(f"{config} is there already: give another --config, or --force")
     models, is_team, issuer, public_url = map(wishes.pop, _OF_TEAMS)
-    team = Team(public_url or f"http://{_reached_by(host)}:{port}", issuer) if is_team else None
+    team = Team(public_url or f"http://{reached_by(host)}:{port}", issuer) if is_team else None
     wishes["dashboard"] |= is_team
     wished = _Wishes(**wishes)
     if not names and not url:
@@ -137,7 +137,7 @@ def init(
         raise click.ClickException(f"cannot write {error.filename}: {error.strerror}") from None
     for name in clients:
         click.echo(f"the key of {name} (in {files[name]}): {made[name]}")
-    address = f"http://{_reached_by(host)}:{port}"
+    address = f"http://{reached_by(host)}:{port}"
     if wished.dashboard:
         click.echo(f"the dashboard: {address}/ui, with the key in {files['admin']}")
     _say_next(config, vendors, references, address)
@@ -287,13 +287,6 @@ def _write_secret(file: Path, key: str) -> None:
         file.unlink()
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
         stream.write(f"{key}\n")
-
-
-def _reached_by(host: str) -> str:
-    """The host of a URL for clients on this machine."""
-    if host in ("0.0.0.0", "::"):
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
 
 
 def _say_next(

@@ -18,6 +18,7 @@ from dragoman.config.access_rules import SignInRule
 from dragoman.config.mcp import PATH
 from dragoman.config.names import ALIASES
 from dragoman.keys.ring import Caller
+from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.fields import JsonObject
 from dragoman.serving.routing import Router, Target, may_use
@@ -107,6 +108,12 @@ def _is_claude(target: Target, route: Route | None) -> bool:
     if route is None or route.model is not None:
         return _CLAUDE in target.model.lower()
     return _CLAUDE in route.match.lower()
+
+
+def named_models(config: Config) -> list[ShownModel]:
+    """The models that a configuration has by name, for a caller without rules."""
+    offered = OfferedModels(config, Router(config), load_prices(config))
+    return offered.to(Caller(""), time.time())
 
 
 def offered_to(

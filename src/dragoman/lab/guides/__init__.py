@@ -6,9 +6,11 @@ the same data (`python -m dragoman.lab.guides docs/clients.md`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dragoman.lab.guides.agents import AGENTS
 from dragoman.lab.guides.editors import EDITORS
-from dragoman.lab.guides.guide import Guide, base_url, filled, model_name
+from dragoman.lab.guides.guide import Guide, GuideModel, base_url, filled, model_name
 from dragoman.lab.guides.libraries import LIBRARIES
 from dragoman.lab.guides.page import DEMO_MODEL, DEMO_URL, page
 
@@ -17,6 +19,7 @@ __all__ = [
     "DEMO_URL",
     "GUIDES",
     "Guide",
+    "GuideModel",
     "base_url",
     "filled",
     "find_guide",
@@ -41,11 +44,13 @@ def _plain(name: str) -> str:
     return "".join(character for character in name.lower() if character.isalnum())
 
 
-def settings_of(guide: Guide, url: str, key: str, model: str) -> str:
+def settings_of(
+    guide: Guide, url: str, key: str, model: str, models: Sequence[GuideModel] = ()
+) -> str:
     """The lines of one client for a terminal, each under where it goes."""
     alone = len(guide.setup) == 1
     return "\n".join(
         ("" if alone and where == "shell" else f"# -- {where}\n")
-        + f"{filled(text, url, key, model)}\n"
+        + f"{filled(text, url, key, model, models)}\n"
         for where, text in guide.setup
     )

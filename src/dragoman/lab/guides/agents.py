@@ -16,6 +16,7 @@ export ANTHROPIC_BASE_URL={url}
 export ANTHROPIC_AUTH_TOKEN="$DRAGOMAN_KEY"
 export ANTHROPIC_MODEL={model}
 export ANTHROPIC_DEFAULT_HAIKU_MODEL={model}
+export CLAUDE_CODE_MAX_CONTEXT_TOKENS={window}
 claude""",
             ),
             (
@@ -28,6 +29,7 @@ claude""",
     "ANTHROPIC_DEFAULT_OPUS_MODEL": "{model}",
     "ANTHROPIC_DEFAULT_SONNET_MODEL": "{model}",
     "ANTHROPIC_DEFAULT_HAIKU_MODEL": "{model}",
+    "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "{window}",
     "CLAUDE_CODE_API_KEY_HELPER_TTL_MS": "3600000"
   },
   "apiKeyHelper": "printenv DRAGOMAN_KEY"
@@ -51,9 +53,8 @@ claude""",
         "beside it. `ANTHROPIC_MODEL` is the model a session begins with; "
         "`ANTHROPIC_DEFAULT_OPUS_MODEL`, `_SONNET_` and `_HAIKU_` are what the names `opus`, "
         "`sonnet` and `haiku` stand for, and the last is also that of titles and summaries. For a "
-        "model whose name it does not know it assumes a context window of a million tokens, and "
-        "says so: set `CLAUDE_CODE_MAX_CONTEXT_TOKENS` to what the model has, or it compacts too "
-        "late. With "
+        "model whose name it does not know it assumes a context window of a million tokens, unless "
+        "`CLAUDE_CODE_MAX_CONTEXT_TOKENS` says what the model has, and compacts too late. With "
         "`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1` the picker of `/model` shows those of this "
         "gateway's models whose names have `claude` or `anthropic` in them; people who sign in are "
         "given all of theirs ([people](people.md#managed-settings)). An "
@@ -114,7 +115,9 @@ model_catalog_url = "{url}/v1/models\"""",
       "npm": "@ai-sdk/openai-compatible",
       "name": "dragoman",
       "options": {"baseURL": "{url}/v1", "apiKey": "{env:DRAGOMAN_KEY}"},
-      "models": {"{model}": {"name": "{model}"}}
+      "models": {
+        "{name}": {"name": "{name}", "limit": {"context": {window}, "output": {output}}}
+      }
     }
   }
 }""",
@@ -208,7 +211,7 @@ cline --provider openai-compatible --model {model}""",
       "base_url": "{url}/v1",
       "api_key": "$DRAGOMAN_KEY",
       "models": [
-        {"id": "{model}", "name": "{model}", "context_window": 200000, "default_max_tokens": 8000}
+        {"id": "{name}", "context_window": {window}, "default_max_tokens": {output}}
       ]
     }
   }

@@ -57,7 +57,7 @@ Add Custom Model:         {model}""",
       "dragoman": {
         "api_url": "{url}/v1",
         "available_models": [
-          {"name": "{model}", "display_name": "{model}", "max_tokens": 200000}
+          {"name": "{name}", "max_tokens": {window}, "max_output_tokens": {output}}
         ]
       }
     }

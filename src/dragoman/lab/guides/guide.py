@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from msgspec import Struct
+
+from dragoman.agents.models import UNKNOWN_WINDOW
 
 
 class Guide(Struct, frozen=True):
     """One client.
 
     `setup` are pairs of where it goes (a file, `shell`, `python`, `javascript`, `settings`) and
-    the text, in which `{url}` (without `/v1`) and `{model}` stand for the instance's. The key is
-    never in it: each client reads it in its own way from the environment variable
+    the text, in which `{url}` (without `/v1`) and `{model}` stand for the instance's, and
+    `{window}` for the context window of that model. A line with `{name}` is one of a list of
+    models: it is repeated for each, with its `{name}`, `{window}` and `{output}`. The key is never
+    in it: each client reads it in its own way from the environment variable
     `DRAGOMAN_KEY`; only in `settings`, which are typed by hand, `{key}` stands for it.
     `speaks` are the protocols it can speak, in the words of the page. `works`, `lost` and
     `notes` are Markdown.
@@ -26,9 +31,31 @@ class Guide(Struct, frozen=True):
     notes: str = ""
 
 
-def filled(text: str, url: str, key: str, model: str) -> str:
-    """A text with the instance's values in it."""
-    return text.replace("{url}", url).replace("{key}", key).replace("{model}", model)
+class GuideModel(Struct, frozen=True):
+    """A model in a guide: its name, and in tokens its context window and what it writes at most."""
+
+    name: str
+    window: int = UNKNOWN_WINDOW
+    output: int = 8_000
+
+
+def filled(text: str, url: str, key: str, model: str, models: Sequence[GuideModel] = ()) -> str:
+    """A text with the instance's values in it. `models` are those of lists, of which the first is
+    `model`; empty for `model` alone."""
+    listed = models or (GuideModel(model),)
+    lines = [
+        ",\n".join(_stated(line, one) for one in listed)
+        if "{name}" in line
+        else _stated(line, listed[0])
+        for line in text.split("\n")
+    ]
+    made = "\n".join(lines)
+    return made.replace("{url}", url).replace("{key}", key).replace("{model}", model)
+
+
+def _stated(line: str, model: GuideModel) -> str:
+    line = line.replace("{name}", model.name).replace("{window}", str(model.window))
+    return line.replace("{output}", str(model.output))
 
 
 _URL = re.compile(r"https?://[A-Za-z0-9.:/~%+\[\]_-]+")
