@@ -410,3 +410,17 @@ def test_results_are_counted_for_models_of_the_batch_alone() -> None:
         results.lines.feed(json.dumps({"response": {"body": body}}).encode() + b"\n")
     assert results.counts == {"second": 1, "first": 4}
     assert results.usage["first"].input == 8
+
+
+def test_a_batch_is_made_with_models_that_its_maker_may_use_now(opened: Gateways) -> None:
+    """Whatever could be used when its file was sent."""
+    sent = opened.openai(opened.open()).files.create(
+        file=("in.jsonl", batch_lines("my-model")), purpose="batch"
+    )
+    asked = len(opened.simulator.requests)
+    narrowed = opened.openai(opened.open('models = ["my-other"]'))
+    with pytest.raises(openai.NotFoundError, match="my-model"):
+        narrowed.batches.create(
+            input_file_id=sent.id, endpoint="/v1/chat/completions", completion_window="24h"
+        )
+    assert len(opened.simulator.requests) == asked

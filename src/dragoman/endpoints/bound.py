@@ -141,6 +141,10 @@ class BoundThings:
             if not sending.shares:
                 problem = "its requests were not counted: upload it here for the purpose batch"
                 raise InvalidRequest.at("input_file_id", problem)
+            # Another key may have sent the file, or this one have had other models then.
+            may_use = self._batches.rename(caller, incoming.codec, [])
+            for model in sending.shares:
+                may_use(model)
         if row.method == "POST":
             await self._exchange.admit(call)
         if row.model == "none" and row.makes[0] in BATCHES:
