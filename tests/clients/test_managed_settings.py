@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from dragoman.agents.claude_code import mcp_settings
 from dragoman.config import Client, Models, OwnPrice, Route, Secret, Telemetry
 from dragoman.config.access_rules import SignInRule
 from dragoman.lab.provider import Provider, serving
@@ -21,7 +22,7 @@ from dragoman.server.testing import running_gateway
 from tests.clients.installed import node, package
 from tests.clients.programs import usual_environment
 from tests.clients.signed_in import ClaudeCode, logged
-from tests.clients.terminal import ENTER, terminal
+from tests.clients.terminal import ENTER, ESCAPE, terminal
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY
 from tests.people.signing_in import ADA, BOB, LOGGED, PEOPLE, House, config
@@ -58,7 +59,7 @@ def test_claude_code_has_the_models_and_prices_of_its_person(
 ) -> None:
     """The picker has the routes that the person may use; a second start gets 304; the cost that it
     shows is that of the gateway; its telemetry comes here; and nothing that it asks for by itself
-    is refused."""
+    is refused. MCP servers are there in the form in which the gateway writes its own."""
     LOGGED.clear()
     port = free_port()
     made = replace(
@@ -72,7 +73,10 @@ def test_claude_code_has_the_models_and_prices_of_its_person(
         routes=ROUTES,
         models=Models(aliases={"claude-*haiku*": "small"}),
         prices=(OwnPrice(model="sim-text", input="3", output="15", cached="0.3"),),
-        managed_settings={"permissions": {"deny": ["WebFetch"]}},
+        managed_settings={
+            **mcp_settings({"tickets": "https://127.0.0.1:1/mcp/tickets"}),
+            "permissions": {"deny": ["WebFetch"]},
+        },
         telemetry=Telemetry(forward_to=Secret("http://127.0.0.1:1")),
     )
     with running_gateway(made, LOGGED.append, port) as running:
@@ -98,6 +102,10 @@ def test_claude_code_has_the_models_and_prices_of_its_person(
             rows = shown.until(r"Select model.*House large.*Enter to save")[0]
             assert re.search(r"1\. Default .*2\. House small Quick.*3\. House large", rows)
             assert "4. " not in rows
+            shown.press(ESCAPE)
+            shown.until("Kept model as House large")
+            shown.press("/mcp", ENTER)
+            shown.until("tickets")
         assert {line["status"] for line in logged("GET /managed/settings")} == {200}
         assert ada.run("-p", "Say something.").returncode == 0
         assert logged("GET /managed/settings")[-1]["status"] == 304, "its checksum is ours"

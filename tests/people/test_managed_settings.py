@@ -20,7 +20,6 @@ from dragoman.server.testing import running_gateway
 from dragoman.storage.tables.pool import PoolTables
 from tests.gateway.http import KEY, Answer, call
 from tests.people.signing_in import ADA, BOB, EVE, House, config
-from tests.upstream.servers import free_port
 
 PATH = "/managed/settings"
 SHARED = {"permissions": {"deny": ["WebFetch"], "allow": ["Read"]}, "env": {"A": "1"}}
@@ -55,14 +54,18 @@ def settings(upstream: str, store: Path, provider: Provider, **more: Any) -> Con
     )
 
 
+HTTPS = "https://llm.example.com"
+"""Claude Code takes no MCP servers of another scheme from managed settings."""
+
+
 @pytest.fixture(scope="module")
 def home(
     simulator: RunningSimulator, provider: Provider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[House]:
-    port, store = free_port(), tmp_path_factory.mktemp("managed") / "store.db"
-    made = settings(simulator.base_url, store, provider, public_url=f"http://127.0.0.1:{port}")
-    with running_gateway(made, port=port) as running:
-        yield House(provider, running.base_url, f"http://127.0.0.1:{port}", gateway=running)
+    store = tmp_path_factory.mktemp("managed") / "store.db"
+    made = settings(simulator.base_url, store, provider, public_url=HTTPS)
+    with running_gateway(made) as running:
+        yield House(provider, running.base_url, HTTPS, gateway=running)
 
 
 def told(home: House, token: str, **headers: str) -> Answer:

@@ -59,8 +59,9 @@ class OfferedModels:
         sign_in = self._config.sign_in
         if sign_in is not None:
             public_url = sign_in.public_url.rstrip("/")
-            servers = [one for one in self._config.mcp_servers if one.tools_of(team)]
-            yield mcp_settings({one.name: f"{public_url}{PATH}{one.name}" for one in servers})
+            if public_url.startswith("https://"):  # Claude Code warns of others and leaves them out
+                servers = [one for one in self._config.mcp_servers if one.tools_of(team)]
+                yield mcp_settings({one.name: f"{public_url}{PATH}{one.name}" for one in servers})
             if self._config.telemetry.forward_to is not None:
                 yield telemetry_settings(public_url)
 
