@@ -205,6 +205,30 @@ def test_a_streamed_edit_of_an_image(
     assert (used(served)["input"], used(served)["output"]) == (50, 200)
 
 
+@pytest.mark.parametrize("told", [(True, True), (False, True), (True, False), (False, False)])
+def test_every_image_that_a_stream_completes_counts(
+    served: tuple[RunningGateway, list[Any]],
+    sdk: openai.OpenAI,
+    taker: Taker,
+    told: tuple[bool, ...],
+) -> None:
+    """Whichever of its events tells usage."""
+    usage = {"usage": IMAGES["usage"]}
+    events: list[dict[str, Any]] = [
+        {"type": "image_generation.partial_image", "b64_json": "aA==", **usage},
+        *({"type": "image_generation.completed", "b64_json": "aGk=", **(usage if one else {})}
+          for one in told),
+    ]  # fmt: skip
+    if not any(told):
+        del events[0]["usage"]
+    stream = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in events)
+    saying(taker, stream, "text/event-stream")
+    list(sdk.images.generate(model="my-model", prompt="a hat", n=2, stream=True))
+    output = used(served)["output"]
+    assert served[1][-1]["units"]["images"] == 2
+    assert output == (200 if any(told) else 2 * 4160)
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_variation_of_an_image(sdk: openai.OpenAI, taker: Taker) -> None:
     saying(taker, {"created": 1, "data": [{"url": "https://images.example/1"}] * 2})

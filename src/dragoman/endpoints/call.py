@@ -20,7 +20,7 @@ from dragoman.edge.record import Record, losses_header
 from dragoman.endpoints.members import Members
 from dragoman.endpoints.pricing import charge_of
 from dragoman.endpoints.table import Row
-from dragoman.endpoints.usage import Measured
+from dragoman.endpoints.usage import Measured, with_images
 from dragoman.prices.rates import dollars
 from dragoman.serving.attempts import Attempts
 from dragoman.serving.context import COST_HEADER, FALLBACK_HEADER
@@ -127,6 +127,8 @@ class EndpointCall:
         if measured is not None and self.row.unit == "characters":
             characters = self.row.asked(self.members).units.characters
             measured = replace(measured, units=replace(measured.units, characters=characters))
+        if measured is not None and self.measured is not None and self.row.unit == "images":
+            measured = with_images(self.measured, measured)
         self.measured = measured or self.measured
 
     def settle(self) -> None:

@@ -17,7 +17,7 @@ from dragoman.sse import COMMENT, DONE, Decoder, EventTooLarge, Frame, encode
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
-_USAGE = (b'"usage"', b'"tokens_evaluated"')
+_USAGE = (b'"usage"', b'"tokens_evaluated"', b'.completed"')
 """What an event has that may tell what the request used."""
 
 

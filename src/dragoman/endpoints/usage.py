@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.canonical.usage import Units, Usage
 from dragoman.protocols.numbers import token_count
@@ -68,8 +69,9 @@ def of_llama_cpp(answer: JsonObject) -> Measured | None:
 def of_images(answer: JsonObject) -> Measured | None:
     """Tokens of texts and images, which have rates of their own, and the number of images."""
     data = answer.get("data")
-    # An event that completes a stream has one image.
-    images = len(data) if isinstance(data, list) else int("b64_json" in answer)
+    # An event that completes an image has that one.
+    is_partial = str(answer.get("type")).endswith(".partial_image")
+    images = len(data) if isinstance(data, list) else int("b64_json" in answer and not is_partial)
     usage = _object(answer.get("usage"))
     given = token_count(usage.get("input_tokens"))
     if given is None:
@@ -87,6 +89,16 @@ def of_images(answer: JsonObject) -> Measured | None:
         image_output=min(token_count(made.get("image_tokens")) or 0, output),
     )
     return Measured(Usage(input=given, output=output), units)
+
+
+def with_images(before: Measured, more: Measured) -> Measured:
+    """What a stream of images used `before` and with one `more` of its events: all images count,
+    and of the tokens those that were told last."""
+    images = before.units.images + more.units.images
+    if before.estimated and more.estimated:
+        return _images(images)
+    told = before if more.estimated else more
+    return replace(told, units=replace(told.units, images=images))
 
 
 def of_transcription(answer: JsonObject) -> Measured | None:
