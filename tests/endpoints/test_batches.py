@@ -379,6 +379,31 @@ def test_results_that_are_refused_are_asked_for_again(
     assert eventually(lambda: used(gateway) == 2 * TOKENS)
 
 
+@pytest.mark.parametrize("unread", ["results", "batch"])
+def test_a_batch_that_cannot_be_counted_is_not_deleted(
+    opened: Gateways, monkeypatch: pytest.MonkeyPatch, unread: str
+) -> None:
+    """What it came to would never be known."""
+    gateway, holdings = opened.open(), opened.simulator.app.holdings
+    mine = opened.anthropic(gateway)
+    made = mine.messages.batches.create(requests=requests("claude-x"))
+    answer = holdings.answer
+
+    def refuses(asked: Asked) -> Given | None:
+        if asked.method == "GET" and asked.parts[-1] == (made.id if unread == "batch" else unread):
+            raise ApiError(503, "Later.", code="later")
+        return answer(asked)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(holdings, "answer", refuses)
+        with pytest.raises(anthropic.APIStatusError, match="delete it later") as caught:
+            mine.messages.batches.delete(made.id)
+        assert caught.value.status_code == 529, "this protocol's 503"
+    assert made.id in holdings.held
+    mine.messages.batches.delete(made.id)
+    assert eventually(lambda: used(gateway) == TOKENS)
+
+
 def test_a_route_that_has_no_batches_is_in_none(opened: Gateways) -> None:
     more = '[[routes]]\nmatch = "only-*"\nupstream = "chat"\nendpoints = ["embeddings"]\n'
     mine = opened.openai(opened.open(more=more))

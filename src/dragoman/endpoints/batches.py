@@ -149,16 +149,18 @@ class Batches:
             again = min(max(now - bound.created, FIRST_LOOK_S), _LONGEST_WAIT_S)
             await store.ask(partial(_postpone, bound.owner, bound.name, now + again))
 
-    async def look(self, bound: BoundId) -> None:
-        """Ask the service for a batch. If it has ended, it is counted, unless it was.
+    async def look(self, bound: BoundId) -> bool:
+        """Ask the service for a batch. If it has ended, it is counted, unless it was. Returns False
+        if that cannot be known, or what it came to.
 
         Raises:
             DragomanError: the store cannot be used now.
         """
         account = self._bindings.account_of(bound)
         answer = None if account is None else await self._shown(account, bound)
-        if account is not None and answer is not None:
-            await self.seen(bound, answer, account)
+        if account is None or answer is None:
+            return False
+        return await self.seen(bound, answer, account)
 
     async def release(self) -> None:
         """Give back what is reserved here for batches that another process has counted.
@@ -172,14 +174,15 @@ class Batches:
             if not await store.ask(partial(_is_due, *key)) and key in self._reserved:
                 self._parts.admission.settle(self._reserved.pop(key), time.time())
 
-    async def seen(self, bound: BoundId, answer: Mapping[str, Any], account: Account) -> None:
+    async def seen(self, bound: BoundId, answer: Mapping[str, Any], account: Account) -> bool:
         """A batch was seen, as `answer` shows it. If it has ended, it is counted, unless it was.
+        Returns False if what it came to cannot be known now.
 
         Raises:
             DragomanError: the store cannot be used now.
         """
         if bound.kind not in BATCHES or not has_ended(answer) or bound.due is None:
-            return
+            return True
         noted = Noted.of(bound.details)
         things = things_in(answer, bound.kind, bound.owner, account.name, noted)
         await self._bindings.bind(things)
@@ -187,11 +190,12 @@ class Batches:
             used = await self._used(bound, answer, account)
         except (CallError, DragomanError) as error:
             _log.warning("the results of the batch %s cannot be read: %s", bound.name, error)
-            return
+            return False
         store = self._bindings.store
         assert store is not None
         if await store.ask(partial(_settle, bound.owner, bound.name)):
             await self._count(bound, account, used)
+        return True
 
     async def _used(
         self, bound: BoundId, answer: Mapping[str, Any], account: Account

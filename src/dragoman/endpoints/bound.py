@@ -14,6 +14,7 @@ from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.config import Upstream
 from dragoman.edge.auth import Caller
+from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.endpoints.batch_lines import Results
@@ -151,7 +152,10 @@ class BoundThings:
             sending.held = await self._batches.reserve(call, sending.shares)
         if row.method == "DELETE" and row.makes and thing is not None and thing.due is not None:
             # What it came to cannot be learned any more afterwards.
-            await self._batches.look(thing)
+            is_known = await self._batches.look(thing)
+            if not is_known:
+                message = "What this batch came to cannot be read at the moment: delete it later."
+                raise refusal(FaultKind.OVERLOADED, message)
 
         async def attempt(call: EndpointCall, lease: Lease) -> None:
             try:
