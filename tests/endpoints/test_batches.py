@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import sqlite3
@@ -16,6 +17,7 @@ import openai
 import pytest
 
 from dragoman.endpoints.batch_lines import Results
+from dragoman.endpoints.uploads import Spool
 from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.holdings import Asked, Given
 from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
@@ -402,6 +404,24 @@ def test_a_batch_that_cannot_be_counted_is_not_deleted(
     assert made.id in holdings.held
     mine.messages.batches.delete(made.id)
     assert eventually(lambda: used(gateway) == TOKENS)
+
+
+@pytest.mark.parametrize("full", ["made", "written"])
+def test_a_batch_that_there_is_no_room_for_is_refused_for_the_moment(
+    opened: Gateways, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    mine = opened.openai(opened.open())
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = ("in.jsonl", batch_lines("my-model"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Spool, "__init__" if full == "made" else "write", fails)
+        with pytest.raises(openai.InternalServerError, match="no room") as caught:
+            mine.files.create(file=file, purpose="batch")
+    assert caught.value.status_code == 503
+    assert mine.files.create(file=file, purpose="batch").id
 
 
 def test_a_route_that_has_no_batches_is_in_none(opened: Gateways) -> None:

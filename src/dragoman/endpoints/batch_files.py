@@ -7,7 +7,7 @@ import asyncio
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.endpoints.batch_lines import Rename, Requests, request_lines
-from dragoman.endpoints.uploads import Spool, Upload
+from dragoman.endpoints.uploads import Spool, Upload, refusing_if_full
 from dragoman.http.request import BodySink
 
 _PIECE = 256 * 1024
@@ -50,7 +50,7 @@ async def batch_file(upload: Upload, directory: str | None, rename: Rename) -> B
     Raises:
         InvalidRequest: there is no file, or a line is no request, or names a model that cannot be
             used.
-        DragomanError, ClientGone: as `Upload.read_fields`.
+        DragomanError, ClientGone: as `Upload.read_fields`, or there is no room for it.
     """
     await upload.read_fields(_EVERYTHING)
     files = [part for part in upload.parts if part.filename is not None or part.name == "file"]
@@ -60,7 +60,8 @@ async def batch_file(upload: Upload, directory: str | None, rename: Rename) -> B
     if len(files) > 1 or file.name != "file" or file.filename is None:
         raise InvalidRequest.at("file", "must be the only file of the form")
     requests = Requests(rename)
-    spool = await asyncio.to_thread(Spool, directory)
+    with refusing_if_full():
+        spool = await asyncio.to_thread(Spool, directory)
     try:
         length = await _write(upload, spool, 0, file.start)
         lines = request_lines(requests)
@@ -84,5 +85,6 @@ async def _write(upload: Upload, spool: Spool, start: int, end: int) -> int:
 
 
 async def _append(spool: Spool, data: bytes) -> int:
-    await asyncio.to_thread(spool.write, data)
+    with refusing_if_full():
+        await asyncio.to_thread(spool.write, data)
     return len(data)

@@ -11,7 +11,8 @@ import asyncio
 import os
 import tempfile
 from collections import deque
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from threading import Lock
 
 from msgspec import Struct
@@ -156,13 +157,10 @@ class Upload:
         data = b"".join(self._pieces)
         self._pieces.clear()
         self._in_memory = 0
-        try:
+        with refusing_if_full():
             if self._spool is None:
                 self._spool = await asyncio.to_thread(Spool, self._uploads.directory)
             await asyncio.to_thread(self._spool.write, data)
-        except OSError:
-            message = "The gateway has no room for a file that comes before the fields of its form."
-            raise refusal(FaultKind.OVERLOADED, message) from None
 
     def body(self, values: Mapping[str, bytes]) -> bytes | Passing:
         """The body to send, with these values of fields that have come: held in memory, or what
@@ -282,6 +280,20 @@ class Spool:
         """Free its room."""
         with self._lock:
             self._file.close()
+
+
+@contextmanager
+def refusing_if_full() -> Iterator[None]:
+    """Within it a `Spool` is made or written to.
+
+    Raises:
+        DragomanError: OVERLOADED: there is no room.
+    """
+    try:
+        yield
+    except OSError:
+        message = "The gateway has no room at the moment for the file of this form."
+        raise refusal(FaultKind.OVERLOADED, message) from None
 
 
 def _malformed(bad: BadMultipart) -> DragomanError:
