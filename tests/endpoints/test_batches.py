@@ -381,6 +381,108 @@ def test_results_that_are_refused_are_asked_for_again(
     assert eventually(lambda: used(gateway) == 2 * TOKENS)
 
 
+def line_for(url: Any, **more: Any) -> bytes:
+    """A line of a batch's file."""
+    line = {"custom_id": "a", "method": "POST", "url": url, "body": {"model": "my-model", **more}}
+    return json.dumps(line).encode() + b"\n"
+
+
+def send(client: openai.OpenAI, *lines: bytes) -> Any:
+    """A batch's file of these lines."""
+    return client.files.create(file=("in.jsonl", b"".join(lines)), purpose="batch")
+
+
+CHAT: Any = "/v1/chat/completions"
+RESPONSES: Any = "/v1/responses"
+EMBEDDINGS = "/v1/embeddings"
+
+
+def test_a_batch_calls_no_path_that_its_key_may_not(opened: Gateways) -> None:
+    gateway = opened.open(
+        f'paths = ["/v1/files*", "/v1/batches", "/v1/messages/*", "{EMBEDDINGS}"]'
+    )
+    mine = opened.openai(gateway)
+    good = line_for(EMBEDDINGS, input="a")
+    for url in (CHAT, "/chat/completions", RESPONSES):
+        with pytest.raises(openai.BadRequestError, match=f"line 1.*not be used for .*{url}"):
+            send(mine, line_for(url, messages=SAID))
+    for url in (f"{EMBEDDINGS}/../chat/completions", f"https://a{CHAT}", "/a" * 40, None, 1):
+        with pytest.raises(openai.BadRequestError, match=r"line 2.*path"):
+            send(mine, good, line_for(url, messages=SAID))
+    with pytest.raises(openai.BadRequestError, match=r"line 2.*the requests before"):
+        send(mine, good, line_for(CHAT, messages=SAID))
+    with pytest.raises(anthropic.BadRequestError, match=r"requests\.0.*/v1/messages"):
+        opened.anthropic(gateway).messages.batches.create(requests=requests("claude-x"))
+    assert not opened.simulator.requests
+    assert send(mine, good).id
+
+
+def test_a_batch_is_for_the_endpoint_of_its_lines(opened: Gateways) -> None:
+    """And for one that its maker may call now. No second member hides either."""
+    gateway, service = opened.open(), opened.simulator
+    mine = opened.openai(gateway)
+    hidden = line_for(CHAT, messages=SAID).replace(b'"url"', b'"url": "/v1/responses", "url"')
+    made = send(mine, hidden)
+    assert b"responses" not in service.app.holdings.held[made.id].content
+    with pytest.raises(openai.BadRequestError, match=f"endpoint.*for {CHAT}"):
+        mine.batches.create(input_file_id=made.id, endpoint=RESPONSES, completion_window="24h")
+    narrowed = opened.openai(opened.open('paths = ["/v1/batches"]'))
+    with pytest.raises(openai.BadRequestError, match=r"endpoint.*not be used"):
+        narrowed.batches.create(input_file_id=made.id, endpoint=CHAT, completion_window="24h")
+    body = b'{"input_file_id":"%b","endpoint":"/v1/responses","endpoint":"/v1/chat/completions",'
+    body = body % made.id.encode() + b'"completion_window":"24h"}'
+    headers = {"content-type": "application/json"}
+    answer = call(gateway.base_url, "POST", "/v1/batches", body, key=ME, headers=headers)
+    assert answer.status == 200
+    assert b"responses" not in service.requests[-1].body
+
+
+@pytest.mark.parametrize(
+    ("url", "given", "sent"),
+    [
+        (CHAT, {"max_tokens": 5, "max_completion_tokens": 500},
+         {"max_tokens": 5, "max_completion_tokens": 50}),
+        (CHAT, {}, {"max_completion_tokens": 50}),
+        (CHAT, {"max_tokens": 5}, {"max_tokens": 5}),
+        (RESPONSES, {"max_tokens": 5}, {"max_tokens": 5, "max_output_tokens": 50}),
+        ("/v1/completions", {"max_tokens": 500}, {"max_tokens": 50}),
+        (EMBEDDINGS, {}, {}),
+    ],
+)  # fmt: skip
+def test_the_answers_of_a_batch_are_as_long_as_its_key_may_have(
+    opened: Gateways, url: str, given: dict[str, int], sent: dict[str, int]
+) -> None:
+    mine = opened.openai(opened.open("max_output_tokens = 50"))
+    file = ("in.jsonl", line_for(url, **given))
+    answer = mine.files.with_raw_response.create(file=file, purpose="batch")
+    held = opened.simulator.app.holdings.held[answer.parse().id]
+    assert json.loads(held.content)["body"] == {"model": "sim-text", **sent}
+    assert answer.headers.get("x-dragoman-clamped") == (None if sent == given else "50")
+
+
+def test_the_answers_of_a_message_batch_are_as_long_as_its_key_may_have(opened: Gateways) -> None:
+    mine = opened.anthropic(opened.open("max_output_tokens = 50"))
+    made = mine.messages.batches.create(requests=requests("claude-x"))
+    (sent,) = json.loads(opened.simulator.app.holdings.held[made.id].content)["requests"]
+    assert sent["params"]["max_tokens"] == 50
+
+
+def test_no_batch_has_longer_answers_than_its_key_may_have(opened: Gateways) -> None:
+    """Neither by a second member of one name, nor by a file that was sent under other rules, nor at
+    a path whose limits are not known."""
+    free, service = opened.openai(opened.open()), opened.simulator
+    made = send(free, line_for(CHAT, messages=SAID, max_tokens=500))
+    mine = opened.openai(opened.open("max_output_tokens = 50"))
+    with pytest.raises(openai.BadRequestError, match=r"input_file_id.*longer"):
+        mine.batches.create(input_file_id=made.id, endpoint=CHAT, completion_window="24h")
+    twice = line_for(CHAT, max_tokens=5)
+    made = send(mine, twice.replace(b'"max_tokens"', b'"max_tokens": 500, "max_tokens"'))
+    assert b"500" not in service.app.holdings.held[made.id].content
+    assert mine.batches.create(input_file_id=made.id, endpoint=CHAT, completion_window="24h").id
+    with pytest.raises(openai.BadRequestError, match=r"line 1.*cannot be limited"):
+        send(mine, line_for("/v1/else"))
+
+
 @pytest.mark.parametrize("unread", ["results", "batch"])
 def test_a_batch_that_cannot_be_counted_is_not_deleted(
     opened: Gateways, monkeypatch: pytest.MonkeyPatch, unread: str

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.endpoints.batch_lines import Rename, Requests, request_lines
+from dragoman.endpoints.batch_lines import Requests, request_lines
 from dragoman.endpoints.uploads import Spool, Upload, refusing_if_full
 from dragoman.http.request import BodySink
 
@@ -44,12 +44,11 @@ class BatchFile:
         self._spool.close()
 
 
-async def batch_file(upload: Upload, directory: str | None, rename: Rename) -> BatchFile:
-    """Read all of an upload, and rename the models of the requests in its file.
+async def batch_file(upload: Upload, directory: str | None, requests: Requests) -> BatchFile:
+    """Read all of an upload, and the requests in its file.
 
     Raises:
-        InvalidRequest: there is no file, or a line is no request, or names a model that cannot be
-            used.
+        InvalidRequest: there is no file, or a line is no request that can be sent.
         DragomanError, ClientGone: as `Upload.read_fields`, or there is no room for it.
     """
     await upload.read_fields(_EVERYTHING)
@@ -59,7 +58,6 @@ async def batch_file(upload: Upload, directory: str | None, rename: Rename) -> B
     file = files[0]
     if len(files) > 1 or file.name != "file" or file.filename is None:
         raise InvalidRequest.at("file", "must be the only file of the form")
-    requests = Requests(rename)
     with refusing_if_full():
         spool = await asyncio.to_thread(Spool, directory)
     try:

@@ -3,6 +3,7 @@ results, in which the client's names stand again."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,11 +12,17 @@ from msgspec import Raw, Struct
 from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.canonical.usage import Usage, summed
+from dragoman.edge.auth import Caller
+from dragoman.edge.paths import normal_path
 from dragoman.endpoints.members import replaced
+from dragoman.endpoints.table import PATHS, place_of
 from dragoman.jsontext import JsonError
+from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.bound_ids import MOST_NAMED, named_in
+from dragoman.protocols.limits import lowered_to
 from dragoman.protocols.numbers import token_count
+from dragoman.protocols.raw import join_object
 from dragoman.serving.limits.use import MOST_OUTPUT
 
 LONGEST_LINE = 32 * 1024 * 1024
@@ -30,6 +37,11 @@ _MOST_ANSWERS = 1000
 _LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _NEWLINE = b"\n"
 
+_PATH = re.compile(r"(?=.{1,64}\Z)(?:/[A-Za-z0-9_-]+)+")
+"""Paths that no service reads as others. They are stored with the file, too."""
+
+Limited = Callable[[Mapping[str, Raw], int], Mapping[str, Raw]]
+"""As `Endpoint.limited`."""
 Rename = Callable[[str], str]
 """The upstream's name of a client's model. Raises DragomanError if the client may not use it, or it
 leads elsewhere."""
@@ -47,26 +59,42 @@ class Share(Struct):
 
 
 class Requests:
-    """Counts the requests of one batch, and renames their models by `rename`. `shares` has what is
-    for each model, by the client's name of it, `named` the ids that requests name."""
+    """Counts the requests of one batch of `caller`, renames their models by `rename`, and lowers
+    their output limits to the caller's. `shares` has what is for each model, by the client's name
+    of it, `named` the ids that requests name, `path` that of the API which all are for. `lowered`:
+    some had no limit, or a higher one."""
 
-    def __init__(self, rename: Rename) -> None:
+    def __init__(self, rename: Rename, caller: Caller) -> None:
         self._rename = rename
+        self._caller = caller
+        self.path = ""
+        self._limited: Limited = _unlimited
+        self.lowered = False
         self.shares: dict[str, Share] = {}
         self.named: dict[str, None] = {}
         self.count = 0
 
-    def body(self, body: Raw | bytes, at: str) -> bytes:
-        """The body of the next request, which stands `at` a line or a place, as it is sent.
+    def body(self, body: Raw | bytes, at: str, path: str) -> bytes:
+        """The body of the next request, which stands `at` a line or a place and is for this path of
+        the API, as it is sent.
 
         Raises:
-            InvalidRequest: it is not one.
+            InvalidRequest: it is not one, or not for the path of those before it, or for one that
+                the caller may not call.
             DragomanError: its model is none that the client may use here.
         """
         self.count += 1
         if self.count > MOST_REQUESTS:
             raise InvalidRequest.at(at, f"the batch has more than {MOST_REQUESTS} requests")
+        if path != self.path:
+            self._begin(path, at)
         members = _members(body, at)
+        text = bytes(body)
+        if self._caller.most_output is not None:
+            limited = self._limited(members, self._caller.most_output)
+            self.lowered = self.lowered or limited is not members
+            # Written anew in any case: a second member of a name would hide a limit.
+            members, text = limited, bytes(join_object(limited))
         model = _value(members, "model")
         if not isinstance(model, str) or not model:
             raise InvalidRequest.at(at, "the request names no model")
@@ -74,18 +102,23 @@ class Requests:
         if share is None:
             share = self._share(model, at)
         share.requests += 1
-        share.bytes += len(body)
+        share.bytes += len(text)
         limit = max(token_count(_value(members, name)) or 0 for name in _LIMITS)
         answers = min(token_count(_value(members, "n")) or 1, _MOST_ANSWERS)
         share.output += min(limit, MOST_OUTPUT) * answers
         share.unlimited += 0 if limit else answers
-        text = bytes(body)
         self.named |= dict.fromkeys(named_in(text))
         if len(self.named) > MOST_NAMED:
             raise InvalidRequest.at(at, f"the batch names more than {MOST_NAMED} files")
         if share.sent == model and _has_once(text, b'"model"'):
             return text
         return replaced(text, "model", to_json(share.sent))
+
+    def _begin(self, path: str, at: str) -> None:
+        if self.path:
+            raise InvalidRequest.at(at, f"is for {path}, the requests before it for {self.path}")
+        check_path(self._caller, path, at)
+        self.path, self._limited = path, limited_at(path) or _unlimited
 
     def _share(self, model: str, at: str) -> Share:
         try:
@@ -99,6 +132,47 @@ class Requests:
             raise InvalidRequest.at(at, f"a batch may name {_MOST_MODELS} models, no more")
         share = self.shares[model] = Share(sent)
         return share
+
+
+def path_of(url: Any, at: str) -> str:
+    """The path of the API that a batch, or a request of one, is for.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    if not isinstance(url, str) or _PATH.fullmatch(url) is None:
+        raise InvalidRequest.at(at, "must have a path of the API, such as /v1/chat/completions")
+    return normal_path(url)
+
+
+def check_path(caller: Caller, path: str, at: str) -> None:
+    """
+    Raises:
+        InvalidRequest: the caller may not call a path, or not without an output limit that is not
+            known there.
+    """
+    if not caller.may_call(path):
+        raise InvalidRequest.at(at, f"this API key may not be used for {path}")
+    if caller.most_output is not None and limited_at(path) is None:
+        raise InvalidRequest.at(at, f"the output of {path} cannot be limited, as this key's is")
+
+
+def limited_at(path: str) -> Limited | None:
+    """What lowers the output limit of requests for a path; None if the path is not known."""
+    for codec in CODECS.values():
+        endpoint = codec.endpoint
+        if endpoint.read_path is None and path == endpoint.version + endpoint.path:
+            return endpoint.limited
+    place = PATHS.get(path) or place_of(path)
+    row = None if place is None else place.rows.get("POST")
+    if row is None:
+        return None
+    return lowered_to(row.output_limit) if row.output_limit else _unlimited
+
+
+def _unlimited(members: Mapping[str, Raw], most: int) -> Mapping[str, Raw]:
+    """As `Limited`, where there are no output limits."""
+    return members
 
 
 class Lines:
@@ -152,7 +226,10 @@ def request_lines(requests: Requests) -> Lines:
         body = members.get("body")
         if body is None:
             raise InvalidRequest.at(at, "has no body")
-        sent = requests.body(body, at)
+        path = path_of(_value(members, "url"), at)
+        if not _has_once(line, b'"url"'):
+            line = replaced(line, "url", bytes(members["url"]))
+        sent = requests.body(body, at, path)
         if sent == bytes(body) and _has_once(line, b'"body"'):
             return line
         return replaced(line, "body", sent)

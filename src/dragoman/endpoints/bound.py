@@ -17,7 +17,7 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
-from dragoman.endpoints.batch_lines import Results
+from dragoman.endpoints.batch_lines import Results, check_path, path_of
 from dragoman.endpoints.batches import FIRST_LOOK_S, Batches, as_noted, has_ended, shares_of
 from dragoman.endpoints.bound_bodies import BoundBodies, Sending, is_anthropic
 from dragoman.endpoints.bound_lists import ListForm, asked_ids, asked_page, listed
@@ -138,14 +138,7 @@ class BoundThings:
         if row.makes == ("batch",) and thing is None:
             if len(used) != 1:
                 raise InvalidRequest.at("input_file_id", "must be the only file that is named")
-            sending.shares = shares_of(Noted.of(used[0].details).shares)
-            if not sending.shares:
-                problem = "its requests were not counted: upload it here for the purpose batch"
-                raise InvalidRequest.at("input_file_id", problem)
-            # Another key may have sent the file, or this one have had other models then.
-            may_use = self._batches.rename(caller, incoming.codec, [])
-            for model in sending.shares:
-                may_use(model)
+            self._check_file(Noted.of(used[0].details), sending, incoming, caller)
         if row.method == "POST":
             await self._exchange.admit(call)
         if row.model == "none" and row.makes[0] in BATCHES:
@@ -171,6 +164,32 @@ class BoundThings:
         finally:
             if sending.held is not None:
                 self._batches.give_back(sending.held)
+
+    def _check_file(
+        self, file: Noted, sending: Sending, incoming: IncomingRequest, caller: Caller
+    ) -> None:
+        """Have a batch made of a file, as far as its maker may do now what the requests in it ask
+        for: another key may have sent it, or this one under other rules.
+
+        Raises:
+            DragomanError: it cannot be made.
+        """
+        if not file.shares or not file.path:
+            problem = "its requests were not counted: upload it here for the purpose batch"
+            raise InvalidRequest.at("input_file_id", problem)
+        endpoint = (jsontext.object_of(sending.body) or {}).get("endpoint")
+        if path_of(endpoint, "endpoint") != file.path:
+            raise InvalidRequest.at("endpoint", f"the requests in the file are for {file.path}")
+        check_path(caller, file.path, "endpoint")
+        if caller.most_output is not None and not 0 < file.most <= caller.most_output:
+            problem = "its answers may be longer than this API key's: upload it with this key"
+            raise InvalidRequest.at("input_file_id", problem)
+        may_use = self._batches.rename(caller, incoming.codec, [])
+        for model in file.shares:
+            may_use(model)
+        # A second member of the name would hide this one.
+        sending.body = replaced(sending.body, "endpoint", to_json(endpoint))
+        sending.shares = shares_of(file.shares)
 
     def _chosen(self, call: EndpointCall) -> Upstream:
         """The upstream that makes something: the one that the client names, or the only service
@@ -311,7 +330,8 @@ class BoundThings:
         owner = caller.owner if thing is None else thing.owner
         if thing is None:
             by = caller.name if owner != caller.name else ""
-            noted = Noted(shares=as_noted(sending.shares), by=by)
+            most = (caller.most_output or 0) if sending.path else 0
+            noted = Noted(shares=as_noted(sending.shares), by=by, path=sending.path, most=most)
         else:
             noted = Noted.of(thing.details)
         things = things_in(answer, kind, owner, account, noted)

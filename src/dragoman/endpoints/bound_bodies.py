@@ -24,19 +24,22 @@ from dragoman.endpoints.uploads import Upload, Uploads
 from dragoman.jsontext import JsonError
 from dragoman.protocols.bound_ids import named_in
 from dragoman.protocols.raw import join_list, join_object, split_list, split_object
+from dragoman.serving.limits.responses import CLAMPED_HEADER
 from dragoman.serving.plan import Plan
 
 _FIELDS = {"purpose": 64, "file_id": 1024}
 _MOST_HELD = 8 * 1024 * 1024
 """Bytes of a JSON body that is not a batch."""
+_MESSAGES = "/v1/messages"
 _IN_A_TURN = 100
 """Requests of a batch that are read before others have their turn."""
 
 
 class Sending(Struct):
     """What a request sends: a body that is held, or comes, or of a batch waits in a file; where its
-    models lead to, if it has any; what of it is for each of them; and the ids that it names. `held`
-    has what is reserved for a batch."""
+    models lead to, if it has any; what of it is for each of them; the ids that it names; and the
+    path of the API that the requests in a batch's file are for. `held` has what is reserved for a
+    batch."""
 
     body: bytes = b""
     upload: Upload | None = None
@@ -44,6 +47,7 @@ class Sending(Struct):
     plan: Plan | None = None
     shares: Mapping[str, Share] = {}
     named: Sequence[str] = ()
+    path: str = ""
     held: Record | None = None
 
     def close(self) -> None:
@@ -70,7 +74,7 @@ class BoundBodies:
         if row.method != "POST":
             return Sending()
         chosen: list[Plan] = []
-        rename = self._batches.rename(caller, incoming.codec, chosen)
+        requests = Requests(self._batches.rename(caller, incoming.codec, chosen), caller)
         if row.body == "multipart" and not is_json(incoming.headers):
             is_new_file = "file" in row.makes and not is_anthropic(incoming)
             needed = {"purpose"} if is_new_file else set()
@@ -85,12 +89,13 @@ class BoundBodies:
                     upload=upload, named=[file_id.value.decode("latin-1")] if file_id else ()
                 )
             try:
-                file = await batch_file(upload, self._server.spool_dir, rename)
+                file = await batch_file(upload, self._server.spool_dir, requests)
             except BaseException:
                 upload.close()
                 raise
-            named = list(file.requests.named)
-            return Sending(b"", upload, file, chosen[0], file.requests.shares, named)
+            _report_lowered(incoming, caller, requests)
+            named = list(requests.named)
+            return Sending(b"", upload, file, chosen[0], requests.shares, named, requests.path)
         is_batch = row.makes == ("message_batch",) and row.model == "none"
         most = self._server.body_limit_bytes
         body = await incoming.body(most if is_batch else min(most, _MOST_HELD))
@@ -102,9 +107,14 @@ class BoundBodies:
                 # Others might read it in another encoding, and find ids in it.
                 raise InvalidRequest.at("", "The request body is not a JSON object.")
             return Sending(body, named=named_in(body) if body else ())
-        requests = Requests(rename)
         body = await _renamed(body, requests)
+        _report_lowered(incoming, caller, requests)
         return Sending(body, None, None, chosen[0], requests.shares, list(requests.named))
+
+
+def _report_lowered(incoming: IncomingRequest, caller: Caller, requests: Requests) -> None:
+    if requests.lowered:
+        incoming.shared.append((CLAMPED_HEADER, b"%d" % (caller.most_output or 0)))
 
 
 def is_anthropic(incoming: IncomingRequest) -> bool:
@@ -132,7 +142,7 @@ async def _renamed(body: bytes, requests: Requests) -> bytes:
         params = (split_object(one) or {}).get("params")
         if params is None:
             raise InvalidRequest.at(at, "has no params")
-        renamed = requests.body(params, at)
+        renamed = requests.body(params, at, _MESSAGES)
         sent.append(Raw(replaced(bytes(one), "params", renamed)))
         if not place % _IN_A_TURN:
             await asyncio.sleep(0)

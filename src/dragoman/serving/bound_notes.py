@@ -39,12 +39,15 @@ _OUTPUTS: Final = ("output_file_id", "error_file_id")
 
 class Noted(Struct, frozen=True):
     """What is noted of a thing: its object as the service showed it, as far as there is room, what
-    of a batch is for each model, and the client `by` whom it was made where that is not its
-    owner."""
+    of a batch is for each model, and the client `by` whom it was made where that is not its owner.
+    Of a batch's file also the `path` of the API that its requests are for, and the most tokens that
+    its maker's answers may have, 0 for any number."""
 
     shown: Mapping[str, Any] = {}
     shares: Mapping[str, Sequence[Any]] = {}
     by: str = ""
+    path: str = ""
+    most: int = 0
 
     @classmethod
     def of(cls, details: str) -> Noted:
@@ -53,14 +56,20 @@ class Noted(Struct, frozen=True):
             value = jsontext.decode(details)
         except JsonError:
             return cls()
-        return cls(value.get("shown") or {}, value.get("shares") or {}, value.get("by") or "")
+        return cls(
+            value.get("shown") or {},
+            value.get("shares") or {},
+            value.get("by") or "",
+            value.get("path") or "",
+            value.get("most") or 0,
+        )
 
     def details(self) -> str:
         """The text to be stored. Of an object that is too large its largest members are left
         out."""
         more: dict[str, Any] = {"shares": self.shares} if self.shares else {}
-        if self.by:
-            more["by"] = self.by
+        given = {"by": self.by, "path": self.path, "most": self.most}
+        more |= {name: value for name, value in given.items() if value}
         shown = dict(self.shown)
         while len(text := to_json_text({"shown": shown, **more})) > MOST_DETAIL and shown:
             del shown[max(shown, key=lambda name: (name != "id", len(to_json_text(shown[name]))))]
