@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def answering(status: int, content_type: str, body: bytes) -> Iterator[str]:
-    """Serve on loopback; gives the base URL."""
+def answering(status: int, content_type: str, body: bytes, missing: int = 0) -> Iterator[str]:
+    """Serve on loopback; gives the base URL. So many bytes at the end of the body do not come."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -19,9 +19,10 @@ def answering(status: int, content_type: str, body: bytes) -> Iterator[str]:
             self.rfile.read(int(self.headers.get("content-length", 0)))
             self.send_response(status)
             self.send_header("content-type", content_type)
-            self.send_header("content-length", str(len(body)))
+            self.send_header("content-length", str(len(body) + missing))
             self.end_headers()
             self.wfile.write(body)
+            self.close_connection = bool(missing)
 
         do_GET = do_POST  # noqa: N815
 

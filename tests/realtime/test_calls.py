@@ -10,13 +10,18 @@ from typing import Any
 
 import openai
 import pytest
+from msgspec.structs import replace
 
+from dragoman.config import Secret, Storage
 from dragoman.endpoints.realtime import calls
 from dragoman.lab.simulator.realtime import Realtime
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
+from tests.endpoints.serving import config, upstream
+from tests.endpoints.serving import serving as endpoints
 from tests.gateway.http import KEY, TRUSTS_NOBODY, Answer, call
 from tests.gateway.limited import limit
+from tests.gateway.odd_upstream import answering
 from tests.realtime.serving import answers, fresh, gateway_over, session, turn, until
 from tests.websocket.client import Socket, handshake, refused
 
@@ -123,6 +128,18 @@ def test_client_secrets_are_shared_by_instances(
         value = secret_of(one).value
         with session(other, "", authorization=f"Bearer {value}") as sock:
             turn(sock)
+
+
+def test_an_answer_that_breaks_off_is_the_upstreams_fault(tmp_path: Path) -> None:
+    storage = Storage(path=str(tmp_path / "store.db"), key=Secret("key-of-the-store-16"))
+    with answering(200, "application/json", b"{", missing=9) as base_url:
+        made = replace(config(upstream("vendor", base_url)), storage=storage)
+        asked = {"session": {**SESSION, "model": "my-model"}}
+        with endpoints(made) as (gateway, lines):
+            answer = call(gateway.base_url, "POST", "/v1/realtime/client_secrets", asked)
+            assert answer.status in (502, 503)
+            until(lambda: lines)
+            assert lines[0]["at_fault"] == "upstream"
 
 
 def test_secrets_need_a_store(simulator: RunningSimulator) -> None:

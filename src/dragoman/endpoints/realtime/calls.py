@@ -27,6 +27,7 @@ from dragoman.edge.incoming import IncomingRequest, media_type
 from dragoman.edge.record import Record
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.client_secrets import LIFE_S, ClientSecret
+from dragoman.endpoints.delivery import read_part
 from dragoman.endpoints.exchange import EndpointExchange
 from dragoman.endpoints.members import replaced
 from dragoman.endpoints.multipart import BadMultipart, MultipartScanner, boundary_of
@@ -255,11 +256,8 @@ class RealtimeCalls:
         lease: Lease,
         build: Callable[[UpstreamRequestBuilder], UpstreamRequest],
     ) -> _Answer:
-        answer, _ = await self._exchange.send(call, lease, build)
-        try:
-            body = await answer.read(_MOST_BYTES, call.incoming.reserve)
-        finally:
-            answer.close()
+        answer, builder = await self._exchange.send(call, lease, build)
+        body = await read_part(call, answer, builder.mask)
         call.begins(lease)
         lease.succeeded()
         return _Answer(answer.status, answer.headers, body)
