@@ -16,6 +16,7 @@ from dragoman.cli import main
 from dragoman.demo import KEY, examples
 from dragoman.lab.guides import GUIDES, Guide, filled, page
 from tests.clients.installed import node
+from tests.guided_config import ROUTED, json_in
 from tests.install.tools import yaml_of
 
 PAGE = Path(__file__).parents[1] / "docs/clients.md"
@@ -103,47 +104,11 @@ def test_a_model_of_the_demo_is_told_where_it_stands_for_another() -> None:
     assert not guide_command("codex").stderr
 
 
-ROUTED = """
-[server]
-host = "0.0.0.0"
-port = {port}
-[[clients]]
-name = "tester"
-key = "{key}"
-[[upstreams]]
-name = "up"
-protocol = "openai_chat"
-base_url = "{upstream}"
-[[accounts]]
-name = "one"
-upstream = "up"
-key = "sk-sim-one"
-[[routes]]
-match = "large"
-upstream = "up"
-model = "sim-text"
-capabilities = {{ context_window = 64000, max_output_tokens = 4000 }}
-[[routes]]
-match = "small"
-upstream = "up"
-model = "sim-text"
-[[routes]]
-match = "any-*"
-upstream = "up"
-"""
-
-
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     file = tmp_path / "dragoman.toml"
     file.write_text(ROUTED.format(port=8123, key=KEY, upstream="http://127.0.0.1:1/v1"))
     return file
-
-
-def json_in(printed: str) -> str:
-    (found,) = re.findall(r"^\{.*?^\}", printed, re.DOTALL | re.MULTILINE)
-    assert isinstance(found, str)
-    return found
 
 
 def test_the_lines_are_those_of_the_configuration(config: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.edge import websockets as edge_websockets
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.responses.websocket import service
 from tests.clients.asking import CONTENT, SAID, ask
@@ -151,7 +152,7 @@ def test_programs_dial_again(
     """Where connections end while they work: nothing is lost, nothing posted."""
     target = tmp_path / "work" / "notes.txt"
     monkeypatch.setattr(service, "MAX_AGE_S", 0.8)
-    monkeypatch.setattr(service, "PING_S", 0.2)
+    monkeypatch.setattr(edge_websockets, "PING_S", 0.2)
     with playing(kind, simulator) as stage:
         finished = run(stage, program, ask(target, "rounds=5", "first_ms=300"), tmp_path)
 

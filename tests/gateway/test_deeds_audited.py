@@ -73,6 +73,7 @@ DEEDS: tuple[tuple[str, str, Any], ...] = (
     ("POST people/*/revoke", "people/ada@example.com/revoke", {}),
     ("POST people/*/disable", "people/ada@example.com/disable", None),
     ("POST people/*/enable", "people/ada@example.com/enable", None),
+    ("DELETE people/*", "people/ada@example.com", None),
     ("POST prices/reprice", "prices/reprice", None),
     ("POST reload", "reload", None),
     ("POST doctor", "doctor", {"model": "chat/sim-text", "protocols": ["openai_chat"]}),

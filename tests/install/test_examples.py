@@ -40,8 +40,8 @@ from tests.clients.installed import (
     package,
     qwen_code,
 )
+from tests.guided_config import ROUTED, json_in
 from tests.install.sources import ROOT
-from tests.test_guides import ROUTED, json_in
 from tests.upstream.servers import free_port
 
 NODE = ROOT / "tests/node/node_modules"
