@@ -17,7 +17,7 @@ from dragoman.config.windows import Fixed, span_of
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.limits.messages import Refused
 from dragoman.limits.rules import Rule
-from dragoman.protocols.budgets import Standing
+from dragoman.protocols.budgets import BudgetUse
 from dragoman.protocols.settings import make_options
 from dragoman.server.testing import RunningGateway
 from dragoman.serving.limits.responses import is_held_back
@@ -131,13 +131,13 @@ def test_the_budget_of_a_team_is_told_as_one_of_several(simulator: RunningSimula
 def test_codex_is_told_of_its_budget_and_of_its_end(gateway: RunningGateway) -> None:
     ends = month_ends()
     begins = span_of(Fixed("month"), time.time())[0]
-    standing = {
+    shown = {
         "x-codex-limit-name": "budget per month",
         "x-codex-primary-used-percent": "83",
         "x-codex-primary-window-minutes": str(round((ends - begins) / 60)),
         "x-codex-primary-reset-at": str(ends),
     }
-    assert codex(ask(gateway, "responses", 83_000, CODEX, store=False)) == standing
+    assert codex(ask(gateway, "responses", 83_000, CODEX, store=False)) == shown
     assert codex(ask(gateway, "responses", 16_998, store=False)) == {}, "to Codex only"
     refused = ask(gateway, "responses", headers=CODEX, store=False)
     error = refused.json["error"]
@@ -146,8 +146,8 @@ def test_codex_is_told_of_its_budget_and_of_its_end(gateway: RunningGateway) -> 
     assert refused.headers["x-should-retry"] == "false"
     found = codex(refused)
     assert found.pop("x-codex-promo-message") == error["message"].rstrip(".")
-    del standing["x-codex-limit-name"]
-    assert found == {**standing, "x-codex-primary-used-percent": "100"}, "none hides our words"
+    del shown["x-codex-limit-name"]
+    assert found == {**shown, "x-codex-primary-used-percent": "100"}, "none hides our words"
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -276,5 +276,5 @@ def test_what_is_used_up_is_told_apart_from_what_cannot_be_counted() -> None:
 
 
 def test_a_share_of_just_so_many_percent_is_told_as_that() -> None:
-    told = [Standing(0.0, percent / 100, 1.0, 1.0, "").percent for percent in range(120)]
+    told = [BudgetUse(0.0, percent / 100, 1.0, 1.0, "").percent for percent in range(120)]
     assert told == [*range(100), *[100] * 20]

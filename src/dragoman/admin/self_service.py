@@ -14,9 +14,9 @@ from dragoman.limits.rules import Kind
 from dragoman.prices.rates import PICO
 from dragoman.protocols.base import to_json
 from dragoman.protocols.budgets import BudgetNotices, Spending
+from dragoman.serving.limits.budget_use import cents, spending
 from dragoman.serving.limits.client import Limits, LimitView
 from dragoman.serving.limits.responses import amount_text, moment_text
-from dragoman.serving.limits.standings import cents, spending
 
 
 class SelfService:

@@ -21,8 +21,8 @@ _ROUNDING: Final = 1e-9
 """What a share of just so many percent may lack of that, as a binary number."""
 
 
-class Standing(Struct, frozen=True, gc=False):
-    """How a client stands with a budget, or another quota where that is used up, `at` some moment
+class BudgetUse(Struct, frozen=True, gc=False):
+    """How much a client has used of a budget, or of another quota that is used up, `at` some moment
     (Unix seconds).
 
     `share` is the part of it that is used, 1 or more for all. It begins anew at `resets_at` (Unix
@@ -65,12 +65,12 @@ class Standing(Struct, frozen=True, gc=False):
 
 
 class Spending(Struct, frozen=True):
-    """What a client may spend and has spent, in US cents. `standing` is that with the fullest of
+    """What a client may spend and has spent, in US cents. `use` is that of the fullest of
     its budgets, None if it has none. `limit` and `used` are of that budget, None if the client may
     not know, or `used` what was spent in this `month` without one; `day` and `week` are the same of
     these."""
 
-    standing: Standing | None
+    use: BudgetUse | None
     limit: int | None
     used: int | None
     day: int | None = None
@@ -81,13 +81,13 @@ class BudgetNotices(Struct, frozen=True, kw_only=True):
     """How programs of a protocol are told of budgets. Which program asks is known by the headers of
     its request."""
 
-    notice: Callable[[ClientHeaders, Standing], Headers] = lambda client, standing: []
+    notice: Callable[[ClientHeaders, BudgetUse], Headers] = lambda client, use: []
     """Headers of a good answer to a client with a budget."""
-    refusal: Callable[[ClientHeaders, Fault, Standing | None], tuple[Fault, Headers] | None] = (
-        lambda client, fault, standing: None
+    refusal: Callable[[ClientHeaders, Fault, BudgetUse | None], tuple[Fault, Headers] | None] = (
+        lambda client, fault, use: None
     )
-    """The error, and its headers, for a client whose budget is used up, or cannot be counted (no
-    standing); None if this client is told as any other."""
+    """The error, and its headers, for a client whose budget is used up, or cannot be counted
+    (None); None if this client is told as any other."""
     path: str = ""
     """Path at which a client asks what it may spend; empty if none does."""
     write: Callable[[Spending], JsonObject] = lambda spending: {}

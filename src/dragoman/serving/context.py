@@ -21,8 +21,8 @@ from dragoman.serving.affinity import NO_KEYS
 from dragoman.serving.attempts import Attempts
 from dragoman.serving.large import LargeBodies
 from dragoman.serving.learnt import NOTHING, Corrected
+from dragoman.serving.limits.budget_use import notice_headers
 from dragoman.serving.limits.responses import budget_headers
-from dragoman.serving.limits.standings import notice_headers
 from dragoman.serving.limits.use import amounts_spent
 from dragoman.serving.plan import Plan
 from dragoman.serving.recorder import AnswerRecorder

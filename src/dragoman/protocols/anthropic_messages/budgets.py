@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from dragoman.canonical.errors import Fault
 from dragoman.protocols.budgets import (
     BudgetNotices,
+    BudgetUse,
     ClientHeaders,
     Headers,
     Spending,
-    Standing,
 )
 from dragoman.protocols.fields import JsonObject
 
@@ -29,9 +29,9 @@ _WARNED, _CRITICAL = 0.75, 0.95
 _STATUS: Final = 429
 
 
-def notice(client: ClientHeaders, standing: Standing) -> Headers:
+def notice(client: ClientHeaders, use: BudgetUse) -> Headers:
     """The function behind `BudgetNotices.notice`. A notice is shown once a threshold is passed."""
-    percent = min(standing.percent, 99)
+    percent = min(use.percent, 99)
     passed = next((name for least, name in _NOTICED if percent >= least), b"")
     status = b"allowed_warning" if passed else b"allowed"
     headers = [
@@ -39,7 +39,7 @@ def notice(client: ClientHeaders, standing: Standing) -> Headers:
         (_UNIFIED + b"representative-claim", b"overage"),
         (_UNIFIED + b"overage-status", status),
         (_UNIFIED + b"overage-utilization", b"0.%02d" % percent),
-        *_resets(standing),
+        *_resets(use),
     ]
     if passed:
         headers.append((_UNIFIED + b"overage-surpassed-threshold", passed))
@@ -47,56 +47,56 @@ def notice(client: ClientHeaders, standing: Standing) -> Headers:
 
 
 def refusal(
-    client: ClientHeaders, fault: Fault, standing: Standing | None
+    client: ClientHeaders, fault: Fault, use: BudgetUse | None
 ) -> tuple[Fault, Headers] | None:
     """The function behind `BudgetNotices.refusal`. Other programs are told with another status:
     some try again after this one whatever its headers say."""
     if _PROGRAM not in client:
         return None
-    if standing is None:
+    if use is None:
         reason = (_UNIFIED + b"overage-disabled-reason", b"fetch_error")
         return replace(fault, retry_after=None), [(b"x-should-retry", b"false"), reason]
     headers = [
         (_UNIFIED + b"status", b"rejected"),
-        *_resets(standing),
+        *_resets(use),
         (_UNIFIED + b"overage-utilization", b"1"),
         (_UNIFIED + b"overage-surpassed-threshold", b"1"),
-        (_UNIFIED + b"overage-period", standing.period.encode()),
+        (_UNIFIED + b"overage-period", use.period.encode()),
         (_UNIFIED + b"overage-disabled-reason", b"org_spend_cap_reached"),
     ]
-    if standing.is_team:
+    if use.is_team:
         headers.append((_UNIFIED + b"overage-scope", b"group_pool"))
-    return replace(fault, status=_STATUS, retry_after=standing.resets_in), headers
+    return replace(fault, status=_STATUS, retry_after=use.resets_in), headers
 
 
-def _resets(standing: Standing) -> Headers:
-    if standing.resets is None:
+def _resets(use: BudgetUse) -> Headers:
+    if use.resets is None:
         return []
-    at = b"%d" % standing.resets
+    at = b"%d" % use.resets
     return [(_UNIFIED + b"reset", at), (_UNIFIED + b"overage-reset", at)]
 
 
 def write_spending(spending: Spending) -> JsonObject:
     """The function behind `BudgetNotices.write`."""
-    standing = spending.standing
+    use = spending.use
     extra: JsonObject = {
         "is_enabled": True,
         "monthly_limit": spending.limit,
         "used_credits": spending.used,
-        "utilization": None if standing is None else standing.percent,
+        "utilization": None if use is None else use.percent,
         "currency": "USD",
     }
-    if standing is None:
+    if use is None:
         for name, used in (("daily", spending.day), ("weekly", spending.week)):
             extra[name] = {"limit": None, "used_credits": used, "utilization": None}
         return {"extra_usage": extra, "limits": []}
-    resets = standing.resets
+    resets = use.resets
     limit: JsonObject = {
         "kind": "spend",
-        "group": standing.period,
-        "percent": standing.percent,
+        "group": use.period,
+        "percent": use.percent,
         "resets_at": None if resets is None else _moment(resets),
-        "severity": _severity(standing.share),
+        "severity": _severity(use.share),
         "is_active": True,
     }
     return {"extra_usage": extra, "limits": [limit]}

@@ -17,6 +17,7 @@ from dragoman.limits.rules import Admitted, Expected, Reservation, Rule, Rules
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.base import to_json
 from dragoman.serving.limits.alerts import LimitAlerts
+from dragoman.serving.limits.budget_use import refusal_for, used_up
 from dragoman.serving.limits.client import Limits, LimitsAway
 from dragoman.serving.limits.responses import (
     CLAMPED_HEADER,
@@ -29,7 +30,6 @@ from dragoman.serving.limits.responses import (
     uncountable,
     unpriced,
 )
-from dragoman.serving.limits.standings import refusal_for, used_up
 from dragoman.serving.limits.use import (
     ExpectedUse,
     amounts_spent,
@@ -185,8 +185,8 @@ class Admission:
         self._alerts.refused(rule, decision.used, now)
         error, headers = refused(rule, decision, now, shows_amounts=caller.shows_amounts)
         if error.fault.limited == "budget" and not decision.amount > rule.amount(now) > 0:
-            standing = used_up(rule, decision, now)
-            if told := refusal_for(incoming, error.fault, standing):
+            use = used_up(rule, decision, now)
+            if told := refusal_for(incoming, error.fault, use):
                 error, headers = told[0], headers + told[1]
         return _reported(incoming, record, rule, error, headers)
 

@@ -1,4 +1,4 @@
-"""How clients stand with their budgets, as their programs show it."""
+"""What clients have used of their budgets, as their programs show it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.limits.messages import Refused
 from dragoman.limits.rules import Admitted, Amounts, Kind, Rule
-from dragoman.protocols.budgets import Spending, Standing
+from dragoman.protocols.budgets import BudgetUse, Spending
 from dragoman.serving.limits.client import LimitView
 from dragoman.serving.limits.responses import window_words
 
@@ -34,23 +34,23 @@ def notice_headers(
             fullest, most = rule, share
     if fullest is None:
         return []
-    standing = _standing(fullest, most, granted.at)
-    return incoming.codec.endpoint.budgets.notice(incoming.headers, standing)
+    use = _use_of(fullest, most, granted.at)
+    return incoming.codec.endpoint.budgets.notice(incoming.headers, use)
 
 
 def refusal_for(
-    incoming: IncomingRequest, fault: Fault, standing: Standing | None
+    incoming: IncomingRequest, fault: Fault, use: BudgetUse | None
 ) -> tuple[DragomanError, Headers] | None:
-    """The error for a program that shows budgets, of which one is used up, or cannot be counted (no
-    standing). None if it is told as any other."""
-    told = incoming.codec.endpoint.budgets.refusal(incoming.headers, fault, standing)
+    """The error for a program that shows budgets, of which one is used up, or cannot be counted
+    (None). None if it is told as any other."""
+    told = incoming.codec.endpoint.budgets.refusal(incoming.headers, fault, use)
     return None if told is None else (DragomanError(told[0]), told[1])
 
 
-def used_up(rule: Rule, refusal: Refused, now: float) -> Standing:
-    """The standing with a limit that refuses a request since it is used up."""
+def used_up(rule: Rule, refusal: Refused, now: float) -> BudgetUse:
+    """The use of a limit that refuses a request since it is used up."""
     until = refusal.free_at if isinstance(rule.window, Rolling) else None
-    return _standing(rule, 1.0, now, until)
+    return _use_of(rule, 1.0, now, until)
 
 
 def spending(views: Sequence[LimitView], now: float, *, shows_amounts: bool) -> Spending | None:
@@ -60,10 +60,10 @@ def spending(views: Sequence[LimitView], now: float, *, shows_amounts: bool) -> 
         return None
     view = max(budgets, key=lambda one: _share(one.state.used, one.amount))
     until = view.state.resets_at if isinstance(view.rule.window, Rolling) else None
-    standing = _standing(view.rule, _share(view.state.used, view.amount), now, until)
+    use = _use_of(view.rule, _share(view.state.used, view.amount), now, until)
     if not shows_amounts:
-        return Spending(standing, None, None)
-    return Spending(standing, cents(view.amount), cents(view.state.used))
+        return Spending(use, None, None)
+    return Spending(use, cents(view.amount), cents(view.state.used))
 
 
 def cents(pico: int) -> int:
@@ -75,8 +75,8 @@ def _share(used: int, amount: int) -> float:
     return used / amount if amount else 1.0
 
 
-def _standing(rule: Rule, share: float, now: float, until: float | None = None) -> Standing:
-    """The standing with a limit of which a share is used. It begins anew at `until`, which is the
+def _use_of(rule: Rule, share: float, now: float, until: float | None = None) -> BudgetUse:
+    """The use of a limit of which a share is used. It begins anew at `until`, which is the
     end of its window if it is not given."""
     window, end, seconds = rule.window, inf, inf
     if isinstance(window, Rolling):
@@ -85,7 +85,7 @@ def _standing(rule: Rule, share: float, now: float, until: float | None = None) 
         begin, end = span_of(window, now)
         seconds = end - begin
     until = end if until is None else until
-    return Standing(
+    return BudgetUse(
         now,
         share,
         until,
