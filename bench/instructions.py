@@ -10,7 +10,8 @@ harness, its requests and the upstream are this checkout's for both; a checkout 
 - ``request``: a small one, translated or passed through.
 - ``stream``: the same with ten events.
 - ``agent``: 100 KB.
-- ``embeddings``: a small request for embeddings, passed through; beside ``chat:chat`` alone.
+- ``embeddings``: a small request for embeddings, passed through; beside ``chat:chat`` alone, and
+  only where it is asked for: older checkouts have none.
 """
 
 import argparse
@@ -37,6 +38,8 @@ ROOT = Path(__file__).parent.parent
 CELLS = ("messages:chat", "chat:messages", "responses:chat", "messages:responses", "chat:chat")
 KINDS = {"request": 400, "stream": 100, "agent": 60, "embeddings": 400}
 """Requests that are counted of each kind; half as many go before them."""
+USUAL = ("request", "stream", "agent")
+"""Kinds that are counted unless others are asked for."""
 
 LIMIT = 1.02
 """How much dearer than in the other checkout a cell may be."""
@@ -188,7 +191,7 @@ def main() -> int:
         f"1 if a cell takes more than {LIMIT:g} times its instructions",
     )
     parser.add_argument("--cells", nargs="+", default=CELLS, metavar="CLIENT:UPSTREAM")
-    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
+    parser.add_argument("--kinds", nargs="+", default=USUAL, choices=KINDS)
     chosen = parser.parse_args()
     against = chosen.against.resolve() if chosen.against else None
     if against and not (against / "src" / "dragoman").is_dir():
