@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -13,10 +12,8 @@ from dragoman import jsontext
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.config import Upstream
-from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
-from dragoman.edge.record import Record
 from dragoman.endpoints.batch_lines import Results, check_path, path_of
 from dragoman.endpoints.batches import FIRST_LOOK_S, Batches, as_noted, has_ended, shares_of
 from dragoman.endpoints.bound_bodies import BoundBodies, Sending, is_anthropic
@@ -60,14 +57,7 @@ class BoundThings:
         self._batches = Batches(exchange.parts)
         self._bodies = BoundBodies(exchange.server, self._batches)
 
-    async def serve(
-        self,
-        row: Row,
-        parameters: Mapping[str, str],
-        incoming: IncomingRequest,
-        caller: Caller,
-        record: Record,
-    ) -> None:
+    async def serve(self, call: EndpointCall) -> None:
         """Serve one request.
 
         Raises:
@@ -75,28 +65,32 @@ class BoundThings:
             ClientGone: the client left.
         """
         if self._bindings.store is None:
-            message = f"{row.path} needs a store in this gateway, which knows whose each thing is."
+            message = (
+                f"{call.row.path} needs a store in this gateway, which knows whose each thing is."
+            )
             raise DragomanError(Fault(FaultKind.NOT_FOUND, message, code="unsupported_endpoint"))
-        name = parameters.get("id", "")
-        if not name and row.method == "GET":
-            await self._list(row, incoming, caller)
+        name = call.parameters.get("id", "")
+        if not name and call.row.method == "GET":
+            await self._list(call)
             return
         # An unknown id is told before a body is read.
-        (thing,) = await self._bindings.own([name], caller) if name else (None,)
-        sending = await self._bodies.read(row, incoming, caller)
+        (thing,) = await self._bindings.own([name], call.caller) if name else (None,)
+        sending = await self._bodies.read(call.row, call.incoming, call.caller)
         try:
-            await self._send(row, thing, sending, incoming, caller, record)
+            await self._send(call, thing, sending)
         finally:
             sending.close()
 
-    async def _list(self, row: Row, incoming: IncomingRequest, caller: Caller) -> None:
+    async def _list(self, call: EndpointCall) -> None:
         """Answer with a page of the caller's own things.
 
         Raises:
             DragomanError: there is no such page.
         """
+        incoming, caller = call.incoming, call.caller
         form: ListForm = "anthropic" if is_anthropic(incoming) else "openai"
-        page, owner, kind = asked_page(incoming.query, form), caller.owner, kind_of(row, incoming)
+        page, owner = asked_page(incoming.query, form), caller.owner
+        kind = kind_of(call.row, incoming)
         store = self._bindings.store
         assert store is not None
         if form == "anthropic" and (ids := asked_ids(incoming.query)):
@@ -109,16 +103,8 @@ class BoundThings:
             raise not_held(page.before or page.after)
         incoming.reply(200, to_json(listed(found, page, form)))
 
-    async def _send(
-        self,
-        row: Row,
-        thing: BoundId | None,
-        sending: Sending,
-        incoming: IncomingRequest,
-        caller: Caller,
-        record: Record,
-    ) -> None:
-        call = EndpointCall(row, incoming, caller, record, "")
+    async def _send(self, call: EndpointCall, thing: BoundId | None, sending: Sending) -> None:
+        row, caller = call.row, call.caller
         call.size = len(sending.body)
         used = await self._bindings.own(sending.named, caller)
         if thing is not None:
@@ -138,7 +124,7 @@ class BoundThings:
         if row.makes == ("batch",) and thing is None:
             if len(used) != 1:
                 raise InvalidRequest.at("input_file_id", "must be the only file that is named")
-            self._check_file(Noted.of(used[0].details), sending, incoming, caller)
+            self._check_file(call, Noted.of(used[0].details), sending)
         if row.method == "POST":
             await self._exchange.admit(call)
         if row.model == "none" and row.makes[0] in BATCHES:
@@ -165,15 +151,14 @@ class BoundThings:
             if sending.held is not None:
                 self._batches.give_back(sending.held)
 
-    def _check_file(
-        self, file: Noted, sending: Sending, incoming: IncomingRequest, caller: Caller
-    ) -> None:
+    def _check_file(self, call: EndpointCall, file: Noted, sending: Sending) -> None:
         """Have a batch made of a file, as far as its maker may do now what the requests in it ask
         for: another key may have sent it, or this one under other rules.
 
         Raises:
             DragomanError: it cannot be made.
         """
+        caller = call.caller
         if not file.shares or not file.path:
             problem = "its requests were not counted: upload it here for the purpose batch"
             raise InvalidRequest.at("input_file_id", problem)
@@ -184,7 +169,7 @@ class BoundThings:
         if caller.most_output is not None and not 0 < file.most <= caller.most_output:
             problem = "its answers may be longer than this API key's: upload it with this key"
             raise InvalidRequest.at("input_file_id", problem)
-        may_use = self._batches.rename(caller, incoming.codec, [])
+        may_use = self._batches.rename(caller, call.incoming.codec, [])
         for model in file.shares:
             may_use(model)
         # A second member of the name would hide this one.

@@ -33,12 +33,12 @@ _NO_UNITS = Units()
 
 
 class EndpointCall:
-    """One request to the endpoint `row`.
+    """One request to the endpoint `row`, whose path has these `parameters`.
 
     - `members` are the top-level members of its body, decoded when they are asked for, `size` is
       how many bytes it has.
-    - `model` is the client's name of the model; `plans` are where it may go, in order, and `plan`
-      is the one that is asked.
+    - `model` is the client's name of the model, once that is found; `plans` are where it may go, in
+      order, and `plan` is the one that is asked.
     - `only` is the name of the one account that may be asked, empty for any.
     - `can_repeat`: its body can be sent again, where its row allows that.
     - `is_called`: an upstream has the request, and has not failed.
@@ -62,6 +62,7 @@ class EndpointCall:
         "members",
         "model",
         "only",
+        "parameters",
         "plan",
         "plans",
         "record",
@@ -72,13 +73,19 @@ class EndpointCall:
     )
 
     def __init__(
-        self, row: Row, incoming: IncomingRequest, caller: Caller, record: Record, model: str
+        self,
+        row: Row,
+        parameters: Mapping[str, str],
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
     ) -> None:
         self.row = row
+        self.parameters = parameters
         self.incoming = incoming
         self.caller = caller
         self.record = record
-        self.model = record.model = model
+        self.model = ""
         self.members = Members({})
         self.size = 0
         self.stream = False
@@ -95,6 +102,10 @@ class EndpointCall:
         self._fell_back = False
         self._noted: Measured | None = None
         """What is recorded of it."""
+
+    def names(self, model: str) -> None:
+        """The client names this model."""
+        self.model = self.record.model = model
 
     def follow(self, plan: Plan) -> None:
         """Send the request where `plan` leads."""

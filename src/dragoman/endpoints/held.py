@@ -3,16 +3,12 @@ for the name of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 from dragoman import jsontext
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.edge.auth import Caller
 from dragoman.edge.body_copies import BodyCopies
-from dragoman.edge.incoming import IncomingRequest
-from dragoman.edge.record import Record
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.delivery import deliver, read_part
 from dragoman.endpoints.embeddings import embeddings_wire, refuses_base64
@@ -36,26 +32,19 @@ class HeldBodies:
     def __init__(self, exchange: EndpointExchange) -> None:
         self._exchange = exchange
 
-    async def serve(
-        self,
-        row: Row,
-        parameters: Mapping[str, str],
-        incoming: IncomingRequest,
-        caller: Caller,
-        record: Record,
-    ) -> None:
+    async def serve(self, call: EndpointCall) -> None:
         """Serve one request.
 
         Raises:
             DragomanError: it cannot be sent; nothing was sent to the client.
             ClientGone: the client left.
         """
+        caller, incoming, record = call.caller, call.incoming, call.record
         body = await incoming.body(self._exchange.server.body_limit_bytes)
-        members = _members_of(body)
-        call = EndpointCall(row, incoming, caller, record, model_of(row, parameters, members))
-        call.members, call.size = members, len(body)
-        call.stream = record.stream = _asks_stream(row, members)
-        if caller.most_output is not None and row.output_limit:
+        call.members, call.size = _members_of(body), len(body)
+        call.names(model_of(call))
+        call.stream = record.stream = _asks_stream(call.row, call.members)
+        if caller.most_output is not None and call.row.output_limit:
             body = _lowered(call, body, caller.most_output)
         self._exchange.resolve(call)
         await self._exchange.admit(call)
@@ -160,13 +149,13 @@ def _members_of(body: bytes) -> Members:
         raise InvalidRequest.at("", "The request body is not valid JSON.") from None
 
 
-def model_of(row: Row, parameters: Mapping[str, str], members: Members) -> str:
-    """The client's name of the model.
+def model_of(call: EndpointCall) -> str:
+    """The client's name of the model, from the path or the members of a call.
 
     Raises:
         InvalidRequest: there is none.
     """
-    model = parameters.get("model") or members.get("model") or row.default_model
+    model = call.parameters.get("model") or call.members.get("model") or call.row.default_model
     if not model:
         raise InvalidRequest.at("model", "is required", code="missing_required_parameter")
     if not isinstance(model, str):

@@ -10,15 +10,12 @@ from functools import partial
 import msgspec
 
 from dragoman.accounts.pool import Lease
-from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
-from dragoman.edge.record import Record
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.delivery import deliver
 from dragoman.endpoints.exchange import EndpointExchange
 from dragoman.endpoints.held import model_of
 from dragoman.endpoints.members import Members
-from dragoman.endpoints.table import Row
 from dragoman.endpoints.uploads import Upload, Uploads
 from dragoman.endpoints.wire import path_at, read_passed
 from dragoman.protocols.base import to_json
@@ -50,20 +47,14 @@ class RelayedBodies:
         server = exchange.server
         self._uploads = Uploads(server.upload_limit_bytes, server.spool_dir)
 
-    async def serve(
-        self,
-        row: Row,
-        parameters: Mapping[str, str],
-        incoming: IncomingRequest,
-        caller: Caller,
-        record: Record,
-    ) -> None:
+    async def serve(self, call: EndpointCall) -> None:
         """Serve one request.
 
         Raises:
             DragomanError: it cannot be sent; nothing was sent to the client.
             ClientGone: the client left.
         """
+        incoming, record = call.incoming, call.record
         upload = await self._uploads.form(incoming, _FIELDS, {"model"})
 
         async def attempt(call: EndpointCall, lease: Lease) -> None:
@@ -75,10 +66,9 @@ class RelayedBodies:
                 raise
 
         try:
-            members = _members_of(upload, incoming)
-            call = EndpointCall(row, incoming, caller, record, model_of(row, parameters, members))
-            call.members = members
-            call.stream = record.stream = members.get("stream") is True
+            call.members = _members_of(upload, incoming)
+            call.names(model_of(call))
+            call.stream = record.stream = call.members.get("stream") is True
             self._exchange.resolve(call)
             await self._exchange.admit(call)
             await self._exchange.run(call, attempt)

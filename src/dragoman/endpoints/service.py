@@ -14,9 +14,10 @@ from dragoman.endpoints.table import Row, Way
 
 if TYPE_CHECKING:
     from dragoman.endpoints.batches import Batches
+    from dragoman.endpoints.call import EndpointCall
     from dragoman.endpoints.exchange import EndpointExchange
 
-Serve = Callable[[Row, Mapping[str, str], IncomingRequest, Caller, Record], Awaitable[None]]
+Serve = Callable[["EndpointCall"], Awaitable[None]]
 
 
 def _held(exchange: EndpointExchange) -> Serve:
@@ -81,10 +82,12 @@ class Endpoints:
         caller: Caller,
         record: Record,
     ) -> Awaitable[None]:
+        from dragoman.endpoints.call import EndpointCall
+
         serve = self._serving.get(row.way)
         if serve is None:
             serve = self._serving[row.way] = WAYS[row.way](self._made())
-        return serve(row, parameters, incoming, caller, record)
+        return serve(EndpointCall(row, parameters, incoming, caller, record))
 
     def batches(self) -> Batches:
         """The batches of clients."""

@@ -21,10 +21,8 @@ from msgspec.structs import replace
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.usage import Usage
-from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
-from dragoman.edge.incoming import IncomingRequest, media_type
-from dragoman.edge.record import Record
+from dragoman.edge.incoming import media_type
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.client_secrets import LIFE_S, ClientSecret
 from dragoman.endpoints.delivery import read_part
@@ -39,7 +37,6 @@ from dragoman.endpoints.realtime.sockets import (
     open_socket,
     presented_secret,
 )
-from dragoman.endpoints.table import Row
 from dragoman.endpoints.usage import Measured
 from dragoman.endpoints.wire import gateway_url
 from dragoman.jsontext import JsonError, decoder, object_of
@@ -81,49 +78,42 @@ class RealtimeCalls:
         self._exchange = exchange
         self._parts = exchange.sessions
 
-    async def serve(
-        self,
-        row: Row,
-        parameters: Mapping[str, str],
-        incoming: IncomingRequest,
-        caller: Caller,
-        record: Record,
-    ) -> None:
+    async def serve(self, call: EndpointCall) -> None:
         """Answer a request.
 
         Raises:
             DragomanError: it cannot be carried out.
             ClientGone: the client left.
         """
-        body = await incoming.body(_MOST_BYTES)
-        if "id" in parameters:
-            await self._act(row, parameters["id"], incoming, caller, record, body)
-        elif row.path.endswith("/client_secrets"):
-            await self._make_secret(row, incoming, caller, record, body)
+        body = await call.incoming.body(_MOST_BYTES)
+        if "id" in call.parameters:
+            await self._act(call, body)
+        elif call.row.path.endswith("/client_secrets"):
+            await self._make_secret(call, body)
         else:
-            await self._begin_call(row, incoming, caller, record, body)
+            await self._begin_call(call, body)
 
-    def _called(
-        self, row: Row, incoming: IncomingRequest, caller: Caller, record: Record, model: str
-    ) -> EndpointCall:
-        """A call whose own request uses nothing that is counted in tokens."""
+    def _resolve(self, call: EndpointCall, model: str) -> None:
+        """Find where a call for a session with a model goes. Its own request uses nothing that is
+        counted in tokens.
+
+        Raises:
+            DragomanError: it names no model, or one that has no sessions.
+        """
         if not model:
             message = "A realtime session needs the name of a model (session.model)."
             raise refusal(FaultKind.INVALID_REQUEST, message, code="missing_model")
-        call = EndpointCall(row, incoming, caller, record, model)
+        call.names(model)
         call.measured = Measured(Usage())
         self._exchange.resolve(call)
-        return call
 
     # Client secrets
 
-    async def _make_secret(
-        self, row: Row, incoming: IncomingRequest, caller: Caller, record: Record, body: bytes
-    ) -> None:
-        secrets = self._parts.secrets()
+    async def _make_secret(self, call: EndpointCall, body: bytes) -> None:
+        incoming, caller, secrets = call.incoming, call.caller, self._parts.secrets()
         secrets.check(caller.name)
         session = _session_of(body)
-        call = self._called(row, incoming, caller, record, _model_of(session))
+        self._resolve(call, _model_of(session))
         await self._exchange.admit(call)
 
         async def attempt(call: EndpointCall, lease: Lease) -> None:
@@ -149,9 +139,8 @@ class RealtimeCalls:
 
     # Calls
 
-    async def _begin_call(
-        self, row: Row, incoming: IncomingRequest, caller: Caller, record: Record, body: bytes
-    ) -> None:
+    async def _begin_call(self, call: EndpointCall, body: bytes) -> None:
+        incoming, caller = call.incoming, call.caller
         secret = await presented_secret(self._parts.secrets(), incoming)
         media = incoming.headers.get(b"content-type", b"")
         if media_type(media) not in _OFFERS:
@@ -161,7 +150,7 @@ class RealtimeCalls:
         part = _session_part(media, body)
         session = body[part] if part is not None else b""
         model = query.get("model", "") if secret is None else secret.model
-        call = self._called(row, incoming, caller, record, model or _model_of(session))
+        self._resolve(call, model or _model_of(session))
         call.only = "" if secret is None else secret.account
         meter = Meter(self._exchange, call, self._parts.keys, self._parts.count)
         await meter.admit_first()
@@ -223,25 +212,18 @@ class RealtimeCalls:
         except Exception:
             _log.warning("a realtime call could not be ended: it may go on until its hour is over")
 
-    async def _act(
-        self,
-        row: Row,
-        name: str,
-        incoming: IncomingRequest,
-        caller: Caller,
-        record: Record,
-        body: bytes,
-    ) -> None:
+    async def _act(self, call: EndpointCall, body: bytes) -> None:
         """Pass on what is asked of a call of this client's."""
-        found = await self._parts.secrets().find_call(name, caller.name)
-        call = self._called(row, incoming, caller, record, found.model)
+        incoming, name = call.incoming, call.parameters["id"]
+        found = await self._parts.secrets().find_call(name, call.caller.name)
+        self._resolve(call, found.model)
         call.only = found.account
         await self._exchange.admit(call)
         if body.strip():
             if object_of(body) is None:
                 raise InvalidRequest.at("", "The body must be a JSON object.")
             body = _renamed(body, call)
-        path = row.path.removeprefix("/v1/realtime").replace("{id}", name)
+        path = call.row.path.removeprefix("/v1/realtime").replace("{id}", name)
         media = incoming.headers.get(b"content-type", b"application/json").decode("latin-1")
 
         async def attempt(call: EndpointCall, lease: Lease) -> None:

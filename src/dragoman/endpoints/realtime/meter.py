@@ -161,7 +161,8 @@ class Meter:
 
     def _made(self, caller: Caller, incoming: IncomingRequest) -> EndpointCall:
         call = self._call
-        turn = EndpointCall(_ROW, incoming, caller, Record(), call.model)
+        turn = EndpointCall(_ROW, {}, incoming, caller, Record())
+        turn.names(call.model)
         turn.plans = (call.plan,)
         turn.follow(call.plan)
         turn.record.caller, turn.record.team = caller.name, caller.team

@@ -14,14 +14,12 @@ from dragoman.canonical.errors import FaultKind
 from dragoman.edge.auth import PROTOCOLS, SECRET_PREFIX, Caller, presented_key
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
-from dragoman.edge.record import Record
 from dragoman.edge.websockets import accepted
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.client_secrets import ClientSecret, ClientSecrets
 from dragoman.endpoints.exchange import EndpointExchange
 from dragoman.endpoints.realtime.meter import Meter
 from dragoman.endpoints.realtime.session import RealtimeSession
-from dragoman.endpoints.table import Row
 from dragoman.http import Request
 from dragoman.http.websocket import Accepted
 from dragoman.serving.failures import Failure, failed_call, refused
@@ -47,14 +45,7 @@ class RealtimeSockets:
         self._exchange = exchange
         self._parts = exchange.sessions
 
-    async def serve(
-        self,
-        row: Row,
-        parameters: Mapping[str, str],
-        incoming: IncomingRequest,
-        caller: Caller,
-        record: Record,
-    ) -> None:
+    async def serve(self, call: EndpointCall) -> None:
         """Open a session, and relay it to its end.
 
         Raises:
@@ -64,29 +55,23 @@ class RealtimeSockets:
         sockets = self._parts.sockets()
         if not sockets.settings.enabled:
             raise refusal(FaultKind.UPGRADE_REQUIRED, "Websockets are not served here.")
-        await incoming.check_head()
-        lines = _SELECTED if _offers_protocol(incoming) else b""
-        handshake = accepted(incoming, self._exchange.server, lines)
-        sockets.admit(caller.name)
+        await call.incoming.check_head()
+        lines = _SELECTED if _offers_protocol(call.incoming) else b""
+        handshake = accepted(call.incoming, self._exchange.server, lines)
+        sockets.admit(call.caller.name)
         try:
-            await self._relay(row, incoming, caller, record, handshake)
+            await self._relay(call, handshake)
         finally:
-            sockets.remove(caller.name)
+            sockets.remove(call.caller.name)
 
-    async def _relay(
-        self,
-        row: Row,
-        incoming: IncomingRequest,
-        caller: Caller,
-        record: Record,
-        handshake: Accepted,
-    ) -> None:
+    async def _relay(self, call: EndpointCall, handshake: Accepted) -> None:
+        incoming = call.incoming
         sockets, request = self._parts.sockets(), incoming.sink
         assert isinstance(request, Request)
         query = dict(parse_qsl(incoming.query.decode("latin-1"), keep_blank_values=True))
-        opening = await self._read(query, incoming, caller)
-        call = EndpointCall(row, incoming, caller, record, opening.model)
-        call.only, call.stream, record.stream = opening.account, True, True
+        opening = await self._read(query, incoming, call.caller)
+        call.names(opening.model)
+        call.only, call.stream, call.record.stream = opening.account, True, True
         self._exchange.resolve(call)
         asked = {name: value for name, value in query.items() if name not in _OWN}
         if opening.call:
