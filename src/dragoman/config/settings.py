@@ -63,8 +63,6 @@ EndpointName = Literal[
     "conversations",
     "vector_stores",
     "containers",
-    "skills",
-    "videos",
     "realtime",
 ]
 """Endpoints beside those for answers of models."""

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from dragoman.config import Config, EndpointName, Upstream
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec
 from dragoman.protocols.hosts import host_of, is_below
 
-_OPENAI: Final[frozenset[EndpointName]] = frozenset(
-    {
-        "embeddings",
-        "moderations",
-        "completions",
-        "images",
-        "speech",
-        "transcriptions",
-        "files",
-        "uploads",
-        "batches",
-        "conversations",
-        "vector_stores",
-        "containers",
-        "skills",
-        "videos",
-        "realtime",
-    }
-)
+_OPENAI: Final[frozenset[EndpointName]] = frozenset(get_args(EndpointName)) - {
+    "rerank",
+    "fim",
+    "infill",
+}
 _UNKNOWN: Final[frozenset[EndpointName]] = frozenset({"embeddings", "completions", "rerank"})
 _GOOGLE: Final = "google_generate_content"
 _COHERE: Final = ("cohere.com", "cohere.ai")
@@ -36,7 +22,7 @@ _OPENAIS: Final = ("openai_chat", "openai_responses")
 
 _BY_HOST: Final[tuple[tuple[tuple[str, ...], frozenset[EndpointName]], ...]] = (
     (("api.openai.com",), _OPENAI),
-    (("openai.azure.com", "ai.azure.com"), _OPENAI - {"moderations", "skills", "containers"}),
+    (("openai.azure.com", "ai.azure.com"), _OPENAI - {"moderations", "containers"}),
     (
         ("mistral.ai",),
         frozenset({"embeddings", "fim", "moderations", "transcriptions", "files", "batches"}),
