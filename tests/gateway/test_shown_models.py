@@ -1,4 +1,4 @@
-"""What agents are told of models, and the names that they ask for by themselves."""
+"""What lists of models say to agents, and the names that these ask for by themselves."""
 
 from __future__ import annotations
 

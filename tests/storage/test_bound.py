@@ -103,10 +103,10 @@ def test_an_id_is_not_given_to_two(make: Make) -> None:
 def test_what_is_only_told_of_replaces_nothing(make: Make) -> None:
     store = make().bound
     store.bind([file(1, details='{"purpose":"batch"}')])
-    assert store.bind([file(1, told=True), file(2, told=True)]) == []
+    assert store.bind([file(1, is_only_named=True), file(2, is_only_named=True)]) == []
     assert store.find(["file-1"], ["me"]) == [file(1, details='{"purpose":"batch"}')]
     assert store.bind([file(2)]) == []
-    assert store.bind([file(2, owner="you", told=True)]) == ["file-2"]
+    assert store.bind([file(2, owner="you", is_only_named=True)]) == ["file-2"]
 
 
 def test_lists_have_own_ids_of_one_kind_page_by_page(make: Make, clock: Clock) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from dragoman.prices.rates import Price
 
 UNKNOWN_WINDOW: Final = 128_000
-"""Tokens that agents are told to be the context window of a model whose window is not known."""
+"""The context window, in tokens, that agents get for a model whose window is not known."""
 
 
 class ShownModel(Struct, frozen=True, kw_only=True):

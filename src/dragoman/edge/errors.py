@@ -16,7 +16,7 @@ _log = logging.getLogger("dragoman.gateway")
 Headers = list[tuple[bytes, bytes]]
 
 _FINAL = (FaultKind.PAYMENT_REQUIRED, FaultKind.UNAUTHENTICATED, FaultKind.POLICY_BLOCKED)
-"""Kinds after which clients are told not to try again. The first has the status 429, which by
+"""Kinds after which answers ask clients not to try again. The first has the status 429, which by
 itself asks SDKs to come again; of the others Claude Code otherwise speaks only after retries."""
 
 

@@ -279,7 +279,7 @@ class Results:
 
 
 def usage_of(value: Any) -> Usage | None:
-    """The usage that an answer of any of the vendors' forms tells, or a whole batch."""
+    """The usage that an answer of any of the vendors' forms reports, or a whole batch."""
     if not isinstance(value, dict):
         return None
     given = _count(value, "input_tokens", "prompt_tokens")

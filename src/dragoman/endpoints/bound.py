@@ -73,7 +73,7 @@ class BoundThings:
         if not name and call.row.method == "GET":
             await self._list(call)
             return
-        # An unknown id is told before a body is read.
+        # An unknown id is refused before a body is read.
         (thing,) = await self._bindings.own([name], call.caller) if name else (None,)
         sending = await self._bodies.read(call.row, call.incoming, call.caller)
         try:
@@ -300,7 +300,7 @@ class BoundThings:
         thing: BoundId | None,
         sending: Sending,
     ) -> bytes:
-        """Note what an answer tells of, before the client sees it. Returns what it sees.
+        """Record the things that an answer names, before the client sees it. Returns what it sees.
 
         Raises:
             DragomanError: the store cannot be used now, or an id is not new.

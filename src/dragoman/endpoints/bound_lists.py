@@ -24,7 +24,7 @@ _MOST_READ: Final = 1000
 
 
 def asked_page(query: bytes, form: ListForm) -> Page:
-    """The page of a list that a query asks for, with one more that tells whether there is another.
+    """The page of a list that a query asks for, with one more that shows whether there is another.
 
     Raises:
         InvalidRequest: a value cannot be used.

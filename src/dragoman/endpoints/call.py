@@ -42,8 +42,8 @@ class EndpointCall:
     - `only` is the name of the one account that may be asked, empty for any.
     - `can_repeat`: its body can be sent again, where its row allows that.
     - `is_called`: an upstream has the request, and has not failed.
-    - `measured` is what it used, None until an upstream has told it. `events` of its answer were
-      passed on by then.
+    - `measured` is what it used, None until an upstream has reported it. `events` of its answer
+      were passed on by then.
     - `takes_numbers`: the upstream of the plan refuses embeddings in base64.
     """
 
@@ -129,11 +129,11 @@ class EndpointCall:
         lease.began(now - self.record.sent_at, stream=self.stream)
 
     def forget_attempt(self) -> None:
-        """No upstream has the request: what a failed one told is no part of the next answer."""
+        """No upstream has the request: what a failed one reported is no part of the next answer."""
         self.is_called, self.measured, self.events = False, None, 0
 
     def measure(self, answer: Mapping[str, Any]) -> None:
-        """Note what an answer, or an event of one, tells of what the request used."""
+        """Record the usage that an answer, or an event of one, reports."""
         measured = None if self.row.usage is None else self.row.usage(answer)
         if measured is not None and self.row.unit == "characters":
             characters = self.row.asked(self.members).units.characters
@@ -143,7 +143,7 @@ class EndpointCall:
         self.measured = measured or self.measured
 
     def settle(self) -> None:
-        """The request is over: what it used is recorded, estimated as far as no upstream told."""
+        """The request is over: what it used is recorded, else estimated."""
         self.note_usage()
         self.record.losses = tuple(self.ledger)
 

@@ -51,7 +51,7 @@ _read = decoder(ClientSecret)
 
 
 class ClientSecrets:
-    """Makes secrets, and tells what each is for, at whichever worker or instance."""
+    """Makes secrets, and finds what each is for, at whichever worker or instance."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ async def deliver(
     read: Callable[[bytes], bytes],
 ) -> None:
     """Deliver a good answer: a stream of events, bytes as they come, or a whole body, of which
-    `read` makes the client's and notes what it tells of usage. It is closed.
+    `read` makes the client's and records the usage in it. It is closed.
 
     Raises:
         Failure: nothing of it was sent to the client.

@@ -18,7 +18,7 @@ from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
 _USAGE = (b'"usage"', b'"tokens_evaluated"', b'.completed"')
-"""What an event has that may tell what the request used."""
+"""Members of events that may have the usage of the request."""
 
 
 async def deliver_events(

@@ -61,8 +61,8 @@ class Row(Struct, frozen=True, kw_only=True):
     limits the output, if there is any. `asks_usage`: a stream reports usage only to those that ask
     for it. `makes` and `uses` are the kinds of ids that answers have and that paths or bodies name.
     `usage` reads what an answer, or the last event of its stream that has any, used; None: nothing
-    tells, and nothing is estimated. `asked` measures the request itself where that is what is paid
-    for, or where an answer does not tell.
+    reports it, and nothing is estimated. `asked` measures the request itself where that is what is
+    paid for, or where an answer does not report it.
     """
 
     method: Literal["GET", "POST", "DELETE"]

@@ -31,7 +31,7 @@ _NOTHING = Measured(Usage())
 
 
 def nothing_asked(members: JsonObject) -> Measured:
-    """A request whose answer tells all that is paid for."""
+    """A request whose answer reports all that is paid for."""
     return _NOTHING
 
 
@@ -93,12 +93,12 @@ def of_images(answer: JsonObject) -> Measured | None:
 
 def with_images(before: Measured, more: Measured) -> Measured:
     """What a stream of images used `before` and with one `more` of its events: all images count,
-    and of the tokens those that were told last."""
+    and of the tokens those that were reported last."""
     images = before.units.images + more.units.images
     if before.estimated and more.estimated:
         return _images(images)
-    told = before if more.estimated else more
-    return replace(told, units=replace(told.units, images=images))
+    latest = before if more.estimated else more
+    return replace(latest, units=replace(latest.units, images=images))
 
 
 def of_transcription(answer: JsonObject) -> Measured | None:
@@ -182,7 +182,7 @@ def characters_asked(members: JsonObject) -> Measured:
 
 
 def _images(images: int) -> Measured:
-    """Images of which nobody tells the tokens."""
+    """Images whose tokens nobody reports."""
     output = images * _IMAGE_TOKENS
     return Measured(Usage(output=output), Units(images=images, image_output=output), estimated=True)
 

@@ -16,7 +16,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 
 Read = Callable[[Sequence[bytes]], bytes]
-"""Makes the client's answer of those to all `bodies`, and notes what they tell of usage. Raises
+"""Makes the client's answer of those to all `bodies`, and records the usage in them. Raises
 `UpstreamError` if they are unusable."""
 
 

@@ -225,7 +225,7 @@ class Rules:
     """The limits that hold for a request, and what follows from them: `amounts`, what they count of
     counts, and `most`, what they may; `clamps`, whether any does; `may_wait`,
     whether requests may wait for their turn; whether tokens and costs have to
-    be known; and those that answers tell of, `rates`, `budgets` and `soft`, as places in `all`.
+    be known; and those that answers report, `rates`, `budgets` and `soft`, as places in `all`.
     `is_partial`: some are of some models only. `uncountable` is one whose zone this machine does
     not know."""
 

@@ -35,7 +35,7 @@ Offered = Callable[[Config, Prices, Caller, SignInRule], tuple[tuple[str, ...], 
 class StoreContext(Struct, frozen=True, kw_only=True):
     """A configuration and its store, who does something, and what that may see. `check` is called
     with what a change is about, before it is changed. `loaded_prices` are those that a gateway
-    uses; without one they are read. `offered` tells which models a caller is offered, and which
+    uses; without one they are read. `offered` says which models a caller is offered, and which
     settings, None where nobody asks."""
 
     config: Config

@@ -644,7 +644,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """What a client's headers (names in lower case) say a request is for, None if they do not. None
     as attribute: none of its programs says it."""
     budgets: BudgetNotices = BudgetNotices()
-    """How its programs are told of budgets."""
+    """How its programs show budgets."""
     models: ModelList
     capabilities: type[Struct] | None = None
     """The protocol's own capabilities of an upstream, see `Capabilities.of`; None if it has

@@ -78,8 +78,8 @@ class Spending(Struct, frozen=True):
 
 
 class BudgetNotices(Struct, frozen=True, kw_only=True):
-    """How programs of a protocol are told of budgets. Which program asks is known by the headers of
-    its request."""
+    """How budgets are reported to programs of a protocol. Which program asks is known by the
+    headers of its request."""
 
     notice: Callable[[ClientHeaders, BudgetUse], Headers] = lambda client, use: []
     """Headers of a good answer to a client with a budget."""
@@ -87,7 +87,7 @@ class BudgetNotices(Struct, frozen=True, kw_only=True):
         lambda client, fault, use: None
     )
     """The error, and its headers, for a client whose budget is used up, or cannot be counted
-    (None); None if this client is told as any other."""
+    (None); None if this client gets the error that any other does."""
     path: str = ""
     """Path at which a client asks what it may spend; empty if none does."""
     write: Callable[[Spending], JsonObject] = lambda spending: {}

@@ -94,7 +94,7 @@ class BackgroundTasks:
     ) -> None:
         """Run the periodic cleanup in the running loop: make orphaned responses again by what
         `current` gives, or fail them, and delete expired ones. Whoever does it claims that by
-        `claim`. Every process calls `visit`, told whether it is the one that does."""
+        `claim`. Every process calls `visit`, with whether it is the one that does."""
         if responses is not None:
             cleanup = self._run_cleanup(responses, claim, current, visit)
             self._cleanup = asyncio.create_task(cleanup)

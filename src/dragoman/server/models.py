@@ -178,12 +178,12 @@ def _facts(model: ShownModel) -> JsonObject:
 
 def _told(model: ShownModel) -> JsonObject:
     """What the configuration says of a model, whatever its upstream says."""
-    told: JsonObject = {"description": model.description} if model.description else {}
+    shown: JsonObject = {"description": model.description} if model.description else {}
     if model.label != model.name:
-        told["display_name"] = model.label
+        shown["display_name"] = model.label
     if model.context_window is not None:
-        told |= {"context_length": model.context_window, "max_input_tokens": model.context_window}
-    return told
+        shown |= {"context_length": model.context_window, "max_input_tokens": model.context_window}
+    return shown
 
 
 class ModelEndpoints:

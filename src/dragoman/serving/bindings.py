@@ -76,7 +76,7 @@ class Bindings:
         if self.store is not None:
             return await self.store.ask(lambda store: store.bound.bind(ids))
         for one in ids:
-            if one.told and (one.owner, one.name) in self._names:
+            if one.is_only_named and (one.owner, one.name) in self._names:
                 continue
             self._names[one.owner, one.name] = one
             self._names.move_to_end((one.owner, one.name))
@@ -215,7 +215,7 @@ class Bindings:
 
 
 def service_at(base_url: str) -> str:
-    """What tells a service from others by its base URL."""
+    """What distinguishes a service from others by its base URL."""
     return urlsplit(base_url).netloc.lower()
 
 

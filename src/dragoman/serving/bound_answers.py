@@ -1,4 +1,4 @@
-"""Answers in which a service tells of things that it made on the way, such as the container in
+"""Answers that name things which a service made on the way, such as the container in
 which the model's code ran: they are their client's."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def makes_things(request: ClientRequest) -> bool:
 
 
 class BoundAnswerRecorder(AnswerRecorder):
-    """Binds the things of which an answer tells to the caller. All else is up to `recorder`, None
+    """Binds the things that an answer names to the caller. All else is up to `recorder`, None
     if nothing else is recorded."""
 
     __slots__ = ("_account", "_bindings", "_caller", "_recorder")
@@ -49,7 +49,7 @@ class BoundAnswerRecorder(AnswerRecorder):
 
     @property
     def follows(self) -> bool:
-        """Any event may tell of something."""
+        """Any event may name something."""
         return True
 
     def added(self, addition: Any) -> None:
@@ -64,19 +64,19 @@ class BoundAnswerRecorder(AnswerRecorder):
             await self._recorder.begun(account, answer_id)
 
     async def follow(self, data: bytes) -> bytes:
-        """Bind what events tell of that are not the last."""
+        """Bind what events name that are not the last."""
         await self._bind(data)
         if self._recorder is None or not self._recorder.follows:
             return data
         return await self._recorder.follow(data)
 
     async def whole(self, body: bytes) -> bytes:
-        """Bind what a whole answer tells of."""
+        """Bind what a whole answer names."""
         await self._bind(body, is_whole=True)
         return body if self._recorder is None else await self._recorder.whole(body)
 
     async def stream(self, data: bytes) -> bytes:
-        """Bind what the last events tell of."""
+        """Bind what the last events name."""
         await self._bind(data)
         return data if self._recorder is None else await self._recorder.stream(data)
 
@@ -92,7 +92,7 @@ class BoundAnswerRecorder(AnswerRecorder):
         try:
             await self._bindings.bind(things)
         except DragomanError:
-            # The answer is as good as any; only what it tells of cannot be asked for.
+            # The answer is as good as any; only what it names cannot be asked for.
             return
 
 

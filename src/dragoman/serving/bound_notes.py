@@ -82,7 +82,7 @@ _NOTHING: Final = Noted()
 def things_in(
     answer: Any, kind: str, owner: str, account: str, known: Noted = _NOTHING
 ) -> list[BoundId]:
-    """The things that an answer tells of: the one of `kind` that it shows, if it is one, and those
+    """The things that an answer names: the one of `kind` that it shows, if it is one, and those
     that it names, for their owner, with the account that answered. What is `known` of the one that
     it shows, besides that, stays noted."""
     now = time.time()
@@ -115,7 +115,7 @@ def things_in(
                 account=account,
                 kind=kind_named,
                 created=now,
-                told=True,
+                is_only_named=True,
                 details=shown.details(),
             )
     return list(found.values())
@@ -142,7 +142,7 @@ def _named(answer: Any) -> Iterator[tuple[str, str]]:
 
 
 def _expiry(answer: Mapping[str, Any], kind: str) -> float:
-    """When a thing is gone. What a batch tells is when its requests are given up."""
+    """When a thing is gone. A batch reports when its requests are given up."""
     if kind in BATCHES:
         return time.time() + _BATCH_KEPT_S
     return seconds(answer.get("expires_at")) or inf

@@ -66,7 +66,7 @@ class Listing(Struct, frozen=True, kw_only=True):
     """What the upstream answered for an account.
 
     `status` is 0 if there was no answer; `models` are the names listed, none if there is no list,
-    and `windows` those of them whose context window is told;
+    and `windows` those of them whose context window is reported;
     `message` says what went wrong, without secrets. `advice` is what to set for a server of one's
     own.
     """
@@ -167,8 +167,8 @@ def unlisted(config: Config, found: Iterable[Listing]) -> list[tuple[str, str]]:
 
 def unknown_windows(config: Config, found: Iterable[Listing]) -> list[tuple[str, str]]:
     """Upstreams that were asked, and the models of routes whose context window neither they nor the
-    configuration tell."""
-    told = {(one.upstream, name) for one in found for name in one.windows}
+    configuration reports."""
+    known = {(one.upstream, name) for one in found for name in one.windows}
     asked = {one.upstream for one in found}
     wanted = {
         (route.upstream, route.model or route.match): route
@@ -178,7 +178,7 @@ def unknown_windows(config: Config, found: Iterable[Listing]) -> list[tuple[str,
     return [
         place
         for place, route in wanted.items()
-        if place not in told
+        if place not in known
         and (route.capabilities or config.upstream(route.upstream).capabilities).context_window
         is None
     ]

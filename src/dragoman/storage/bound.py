@@ -21,7 +21,7 @@ class BoundId(Struct, frozen=True, kw_only=True):
 
     `details` is a small JSON object for the gateway and for lists. `due` is when the thing is to be
     looked at next, None if it needs not be: something of it is still to be settled until then.
-    `told`: something else only names it, so nothing is replaced that is known of it.
+    `is_only_named`: something else only names it, so nothing is replaced that is known of it.
     """
 
     name: str
@@ -32,7 +32,7 @@ class BoundId(Struct, frozen=True, kw_only=True):
     expires: float = inf
     details: str = "{}"
     due: float | None = None
-    told: bool = False
+    is_only_named: bool = False
 
 
 class Page(Struct, frozen=True):

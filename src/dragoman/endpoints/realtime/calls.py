@@ -1,6 +1,6 @@
 """Realtime besides its sockets: client secrets, and calls, whose media never pass the gateway.
 
-What a call uses is told by a second connection, which the gateway holds for as long as the call
+What a call uses is reported by a second connection, which the gateway holds for as long as the call
 lasts. The call ends with it.
 """
 
@@ -254,7 +254,7 @@ class _Answer(Struct, frozen=True):
 
 
 class _Watched:
-    """A call under way, as its second connection tells of it."""
+    """A call under way, watched over its second connection."""
 
     def __init__(self, socket: RelayedSocket, meter: Meter) -> None:
         self._socket = socket

@@ -16,7 +16,7 @@ from dragoman.protocols.base import to_json
 from dragoman.protocols.numbers import token_count
 
 CANCEL = b'{"type":"response.cancel"}'
-"""Ends the answer that is being given; what it used is told all the same."""
+"""Ends the answer that is being given; what it used is reported all the same."""
 
 _TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
 _SPENT = frozenset({FaultKind.PAYMENT_REQUIRED})
@@ -24,9 +24,9 @@ _MOST_UNITS = 10**9
 
 
 class Heard(Struct, frozen=True):
-    """What an event of the upstream tells. `began`: an answer begins; `answered`: it is over, and
-    has `used` so much, None if that is not told; `transcribed`: speech was, by `model` if that is
-    known; `configured`: speech is transcribed by `model` from now on, empty if it is not."""
+    """What an event of the upstream says. `began`: an answer begins; `answered`: it is over, and
+    has `used` so much, None if that is not reported; `transcribed`: speech was, by `model` if that
+    is known; `configured`: speech is transcribed by `model` from now on, empty if it is not."""
 
     kind: Literal["", "began", "answered", "transcribed", "configured"] = ""
     used: Measured | None = None
@@ -45,7 +45,7 @@ NOTHING = Heard()
 
 
 def heard(message: bytes) -> Heard:
-    """What a message of the upstream tells, whatever it is."""
+    """What a message of the upstream says, whatever it is."""
     try:
         event = _event(message)
     except JsonError:
@@ -76,7 +76,7 @@ def transcriber_of(session: object) -> str:
 
 
 def measured(usage: object) -> Measured | None:
-    """The usage in an event; None if it tells none."""
+    """The usage in an event; None if it has none."""
     members = _object(usage)
     if members.get("type") == "duration":
         seconds = members.get("seconds")

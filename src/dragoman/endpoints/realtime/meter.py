@@ -23,7 +23,7 @@ from dragoman.protocols.base import Operation
 from dragoman.upstream.relayed_socket import RelayedSocket
 
 _LAST_ANSWER_S = 5.0
-"""Seconds in which the upstream tells what an answer has used that nobody waits for any more."""
+"""Seconds for the usage of an answer that nobody waits for any more."""
 
 _ROW = PATHS["/v1/realtime"].rows["GET"]
 _BY_SECONDS = replace(_ROW, unit="seconds")
@@ -116,7 +116,7 @@ class Meter:
 
     async def finish(self, upstream: RelayedSocket | None) -> None:
         """The session is over, or did not begin: count what is being answered, once the upstream
-        has told that it has ended it, and give back what is reserved for the next answer."""
+        has reported its end, and give back what is reserved for the next answer."""
         if upstream is not None and self.is_answering and upstream.is_open:
             self._told = asyncio.Event()
             upstream.hold(False)
@@ -132,7 +132,7 @@ class Meter:
             self._exchange.give_back(turn)
 
     def upstream_gone(self) -> None:
-        """Nothing is told any more."""
+        """No event comes any more."""
         if self._told is not None:
             self._told.set()
 

@@ -76,7 +76,7 @@ class RealtimeSockets:
         asked = {name: value for name, value in query.items() if name not in _OWN}
         if opening.call:
             asked["call_id"] = opening.call
-        # What a call uses is told by the connection that the gateway itself has.
+        # What a call uses is reported by the connection that the gateway itself has.
         counts = not opening.call
         meter = Meter(self._exchange, call, self._parts.keys, self._parts.count, counts=counts)
         await meter.admit_first()

@@ -23,7 +23,7 @@ _PROGRAM: Final = b"x-claude-code-session-id"
 
 _UNIFIED: Final = b"anthropic-ratelimit-unified-"
 _NOTICED: Final = ((95, b"0.95"), (75, b"0.75"))
-"""Percent of a budget from which on a person is told, and how the header names them."""
+"""Percent of a budget from which on a person sees a notice, and how the header names them."""
 
 _WARNED, _CRITICAL = 0.75, 0.95
 _STATUS: Final = 429
@@ -49,7 +49,7 @@ def notice(client: ClientHeaders, use: BudgetUse) -> Headers:
 def refusal(
     client: ClientHeaders, fault: Fault, use: BudgetUse | None
 ) -> tuple[Fault, Headers] | None:
-    """The function behind `BudgetNotices.refusal`. Other programs are told with another status:
+    """The function behind `BudgetNotices.refusal`. Other programs get another status:
     some try again after this one whatever its headers say."""
     if _PROGRAM not in client:
         return None

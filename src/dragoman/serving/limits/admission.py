@@ -186,8 +186,8 @@ class Admission:
         error, headers = refused(rule, decision, now, shows_amounts=caller.shows_amounts)
         if error.fault.limited == "budget" and not decision.amount > rule.amount(now) > 0:
             use = used_up(rule, decision, now)
-            if told := refusal_for(incoming, error.fault, use):
-                error, headers = told[0], headers + told[1]
+            if shown := refusal_for(incoming, error.fault, use):
+                error, headers = shown[0], headers + shown[1]
         return _reported(incoming, record, rule, error, headers)
 
     async def admit_more(self, record: Record) -> str:
@@ -337,7 +337,7 @@ def _away(incoming: IncomingRequest, caller: Caller) -> Exception:
 def _report_granted(
     incoming: IncomingRequest, caller: Caller, record: Record, rules: Rules, decision: Granted
 ) -> None:
-    """Record the limits that a request exceeds, and tell the client what is left."""
+    """Record the limits that a request exceeds, and what is left for the client's headers."""
     if decision.exceeded:
         exceeded = [rules.all[place] for place in decision.exceeded]
         record.exceeded = tuple([f"{one.name} {one.limit.mode}" for one in exceeded])

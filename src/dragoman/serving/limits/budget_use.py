@@ -22,7 +22,7 @@ _CENT = 10**10
 def notice_headers(
     incoming: IncomingRequest, admitted: Admitted, spent: Amounts | None = None
 ) -> Headers:
-    """The headers of a good answer that tell a client of the fullest of its budgets, as of its
+    """The headers of a good answer that report the fullest of a client's budgets, as of its
     admission. `spent` is what the answer came to at each limit, None while that is not known."""
     granted, rules = admitted.reservation.granted, admitted.rules
     fullest, most = None, -1.0
@@ -42,9 +42,9 @@ def refusal_for(
     incoming: IncomingRequest, fault: Fault, use: BudgetUse | None
 ) -> tuple[DragomanError, Headers] | None:
     """The error for a program that shows budgets, of which one is used up, or cannot be counted
-    (None). None if it is told as any other."""
-    told = incoming.codec.endpoint.budgets.refusal(incoming.headers, fault, use)
-    return None if told is None else (DragomanError(told[0]), told[1])
+    (None). None if it gets the error that any other does."""
+    written = incoming.codec.endpoint.budgets.refusal(incoming.headers, fault, use)
+    return None if written is None else (DragomanError(written[0]), written[1])
 
 
 def used_up(rule: Rule, refusal: Refused, now: float) -> BudgetUse:

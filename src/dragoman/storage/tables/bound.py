@@ -136,7 +136,7 @@ def _bind(connection: Connection, one: BoundId) -> bool:
         return False
     if one.kind and connection.execute(_TAKEN, (one.name, one.owner)).fetchone() is not None:
         return False
-    if one.told:
+    if one.is_only_named:
         connection.execute(_BIND_NEW, _row(one))
         return True
     return connection.execute(_BIND, _row(one)).rowcount > 0
