@@ -34,6 +34,8 @@ FIXED = {
     "/v1alpha/models": "lists",
     "/v1beta/models": "lists",
     "/v1beta1/models": "lists",
+    "/v1/model/info": "lists",
+    "/model/info": "lists",
     "/v1/key": "nothing",
     "/v1/usage": "nothing",
     "/api/oauth/usage": "nothing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -11,10 +12,11 @@ from msgspec.structs import replace
 
 import dragoman.server.models as catalogues
 from dragoman.canonical.errors import DragomanError
-from dragoman.config import Config, Models, OwnPrice, Route, Upstream
+from dragoman.config import Config, Fallback, Models, OwnPrice, Route, Upstream
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.prices.loading import load_prices
-from dragoman.protocols.model_lists import read_list, write_list, write_model
+from dragoman.protocols.model_facts import model_info
+from dragoman.protocols.model_lists import read_list, write_list, write_model, write_typed_model
 from dragoman.protocols.settings import make_capabilities
 from dragoman.server.models import Catalogue
 from dragoman.server.testing import RunningGateway
@@ -27,7 +29,7 @@ from tests.gateway.odd_upstream import answering
 class Upstreams:
     """What upstreams would say, and how often they were asked."""
 
-    def __init__(self, **lists: list[str] | Exception) -> None:
+    def __init__(self, **lists: list[Any] | Exception) -> None:
         self.lists = lists
         self.asked: list[str] = []
         self.now = 100.0
@@ -37,7 +39,8 @@ class Upstreams:
         found = self.lists[upstream.name]
         if isinstance(found, Exception):
             raise found
-        return [{"id": name, "created": 7} for name in found]
+        named = [one if isinstance(one, dict) else {"id": one, "created": 7} for one in found]
+        return read_list(json.dumps(named).encode())
 
     def catalogue(self, **settings: Any) -> Catalogue:
         config = Config(
@@ -165,6 +168,128 @@ def test_what_the_configuration_knows_of_a_model(start: Start, simulator: Runnin
     assert made["max_output_tokens"] == 900
 
 
+OPEN_ROUTER = {
+    "id": "x",
+    "type": "chat",
+    "context_length": 100_000,
+    "top_provider": {"context_length": 90_000, "max_completion_tokens": 8000},
+    "architecture": {"input_modalities": ["text", "image", "file"], "output_modalities": ["text"]},
+    "supported_parameters": ["tools", "temperature", "seed", "structured_outputs"],
+    "pricing": {"prompt": "0.000001", "completion": "0.000002", "input_cache_read": "unknown"},
+}
+LLAMA_CPP = {"id": "x", "meta": {"n_ctx_train": 131_072, "n_ctx": 4096}}
+ANTHROPIC = {"id": "x", "type": "model", "max_input_tokens": 200_000, "max_tokens": 64_000}
+CAPPED = make_capabilities(
+    context_window=50_000, max_output_tokens=900, images=False, sampling=False,
+    structured_output=False, omit_fields=("seed",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entries", "capabilities", "expected"),
+    [
+        (
+            [OPEN_ROUTER],
+            None,
+            {
+                **dict.fromkeys(("context_length", "max_model_len"), 100000),
+                "max_input_tokens": 100_000, "max_output_tokens": 8000, "max_tokens": 8000,
+                "meta": {"n_ctx": 100_000},
+                "top_provider": {"context_length": 100_000, "max_completion_tokens": 8000},
+                **{name: OPEN_ROUTER[name] for name in ("architecture", "pricing", "type")},
+                "supported_parameters": OPEN_ROUTER["supported_parameters"],
+            },
+        ),
+        (
+            [OPEN_ROUTER],
+            CAPPED,
+            {
+                "context_length": 50_000, "max_output_tokens": 900, "meta": {"n_ctx": 50_000},
+                "architecture": {
+                    "input_modalities": ["text", "file"],
+                    "output_modalities": ["text"],
+                },
+                "supported_parameters": ["tools"],
+            },
+        ),
+        (
+            [OPEN_ROUTER, {**OPEN_ROUTER, "architecture": {"input_modalities": ["text"]},
+                           "type": "language", "supported_parameters": ["seed", "tools"]}],
+            None,
+            {
+                "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+                "supported_parameters": ["tools", "seed"],
+                "type": "model",
+            },
+        ),
+        ([OPEN_ROUTER, LLAMA_CPP], None, {"meta": {"n_ctx": 4096}, "max_model_len": 4096}),
+        (
+            [ANTHROPIC, OPEN_ROUTER],
+            None,
+            {"max_input_tokens": 100_000, "max_tokens": 8000, "type": "chat"},
+        ),
+        (
+            [{"id": "x", "context_length": "many", "architecture": 5, "meta": [], "type": 7,
+              "supported_parameters": [1]}],
+            None,
+            {
+                **dict.fromkeys(("context_length", "max_model_len", "max_input_tokens", "meta")),
+                **dict.fromkeys(("max_output_tokens", "max_tokens", "top_provider")),
+                **dict.fromkeys(("architecture", "supported_parameters")),
+                "type": "model",
+            },
+        ),
+    ],
+)  # fmt: skip
+async def test_what_is_served_of_a_model_is_the_least_that_is_known(
+    entries: list[dict[str, Any]], capabilities: Any, expected: dict[str, Any]
+) -> None:
+    """Of what the upstreams of its route list, and of what its configuration says."""
+    upstreams = Upstreams(**{f"u{place}": [one] for place, one in enumerate(entries)})
+    first, *others = upstreams.lists
+    fallbacks = tuple(Fallback(upstream=name) for name in others)
+    route = Route(match="x", upstream=first, fallbacks=fallbacks, capabilities=capabilities)
+    model = (await upstreams.catalogue(routes=(route,)).models())["x"]
+    made = write_typed_model("x", model.owner, model.details)
+    assert {name: _plain(made.get(name)) for name in expected} == expected
+    assert write_model("x", model.owner, model.details)["type"] == "model"
+    assert (model.shown.context_window, model.shown.max_output) == (
+        made.get("context_length"),
+        made.get("max_output_tokens"),
+    )
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+async def test_models_as_litellm_describes_them() -> None:
+    upstreams = Upstreams(a=[OPEN_ROUTER, {"id": "e", "type": "transcribe"}])
+    models = await upstreams.catalogue(routes=(Route(match="*", upstream="a"),)).models()
+    assert [_plain(model_info(name, one.details)) for name, one in models.items()] == [
+        {
+            "model_name": "x",
+            "litellm_params": {"model": "x"},
+            "model_info": {
+                "mode": "chat",
+                "max_input_tokens": 100_000,
+                "max_output_tokens": 8000,
+                "max_tokens": 8000,
+                "supports_vision": True,
+                "supports_function_calling": True,
+                "supported_openai_params": OPEN_ROUTER["supported_parameters"],
+                "input_cost_per_token": 1e-6,
+                "output_cost_per_token": 2e-6,
+            },
+        },
+        {
+            "model_name": "e",
+            "litellm_params": {"model": "e"},
+            "model_info": {"mode": "audio_transcription"},
+        },
+    ]
+
+
 @pytest.mark.parametrize("created", [2**62, -(2**62), 10**30, 1e300, True, "x", None, []])
 @pytest.mark.parametrize("created_at", ["9999-12-31T23:59:59-23:59", "0001-01-01", "x", 5, None])
 def test_odd_times(created: Any, created_at: Any) -> None:
@@ -185,7 +310,7 @@ async def test_an_upstream_that_does_not_say(monkeypatch: pytest.MonkeyPatch) ->
     assert list(await upstreams.catalogue().models()) == ["a/x"]
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"data": 5}', b"<html>"])
+@pytest.mark.parametrize("body", [b"", b"5", b'{"data": 5}', b"<html>"])
 def test_lists_that_are_none(body: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # the words are msgspec's or ours
         read_list(body)
@@ -198,6 +323,9 @@ def test_over_http(gateway: RunningGateway, simulator: RunningSimulator) -> None
     listed = names(found.json["data"])
     assert {"chat/sim-text", "messages/sim-text", "responses/sim-text"} <= set(listed)
     assert len(listed) == len(set(listed))
+    for path in ("/model/info", "/v1/model/info"):
+        info = call(gateway.base_url, "GET", path).json["data"]
+        assert [model["model_name"] for model in info] == listed
     simulator.app.requests.clear()
     one = call(gateway.base_url, "GET", "/v1/models/chat/sim-text")
     assert one.json == found.json["data"][listed.index("chat/sim-text")]

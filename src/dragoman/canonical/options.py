@@ -100,9 +100,9 @@ class Capabilities(Extensible, frozen=True, kw_only=True):
     """The most tokens that the model can answer with. A higher limit in a request is lowered to it
     and reported as a loss; a request without a limit stays without one."""
     context_window: Annotated[int, Meta(ge=1)] | None = None
-    """The most tokens of a conversation with its answer. Lists of models
-    report it to agents, which compact before it is full; absent: what the upstream lists, else
-    128,000 for Codex."""
+    """The most tokens of a conversation with its answer. Lists of models report it to agents, which
+    compact before it is full: the least of it and of what the route's upstreams list; 128,000 for
+    Codex where neither is known."""
     stream_above: Annotated[int, Meta(ge=0)] | None = None
     """Whole answers that may have more tokens than this are asked for as streams and put together
     here, where they are translated: what is silent for minutes is cut by proxies on the way.

@@ -10,21 +10,15 @@ from dragoman.canonical.errors import InvalidRequest
 from dragoman.protocols import google_wire
 from dragoman.protocols.base import ModelList
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.model_facts import facts_in
 
 PATH: Final = "/models"
 _NAMED: Final = "models/"
 _MOST = 1000
 
-_LIMITS: Final = {
-    "inputTokenLimit": ("max_input_tokens", "context_length"),
-    "outputTokenLimit": ("max_tokens",),
-}
-"""The limits of a model, each with the names that lists of other vendors have for it."""
 _CARRIED: Final = (
     "version",
     "description",
-    "inputTokenLimit",
-    "outputTokenLimit",
     "temperature",
     "maxTemperature",
     "topP",
@@ -84,10 +78,11 @@ def write_model(name: str, owner: str, listed: JsonObject) -> JsonObject:
         "description": f"Served by {owner}.",
         "supportedGenerationMethods": [google_wire.GENERATE, google_wire.COUNT],
     }
-    for member, others in _LIMITS.items():
-        limit = next((listed[other] for other in others if type(listed.get(other)) is int), None)
-        if limit is not None:
-            model[member] = limit
+    facts = facts_in(listed)
+    if facts.context_window is not None:
+        model["inputTokenLimit"] = facts.context_window
+    if facts.max_output is not None:
+        model["outputTokenLimit"] = facts.max_output
     return model | {key: listed[key] for key in _CARRIED if listed.get(key) is not None}
 
 

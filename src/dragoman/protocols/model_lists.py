@@ -6,30 +6,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from dragoman import jsontext
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
 from dragoman.protocols.base import ModelList
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.model_facts import facts_in
 
 PATH = "/models"
 
 _CARRIED = (
     "description",
-    "max_input_tokens",
-    "max_tokens",
-    "max_output_tokens",
-    "architecture",
     "pricing",
     "capabilities",
+    "lifecycle",
     "line",
     "shutdown_date",
     "deprecated_at",
     "retires_at",
 )
 """Further members of an upstream's entry for a model that SDKs read."""
-
-_WINDOWS = ("context_length", "max_model_len", "max_context_length", "max_input_tokens")
-"""Names of the context window in lists of OpenRouter, vLLM, LM Studio and Anthropic."""
 
 
 def write_model(name: str, owner: str, listed: JsonObject) -> JsonObject:
@@ -46,20 +43,15 @@ def write_model(name: str, owner: str, listed: JsonObject) -> JsonObject:
         "display_name": display if isinstance(display, str) else name,
         "lifecycle": "active",
         **{key: listed[key] for key in _CARRIED if listed.get(key) is not None},
-        **_window(listed),
+        **facts_in(listed).members(),
     }
 
 
-def window_of(listed: JsonObject) -> int | None:
-    """The context window of a model in a list, None if it has none."""
-    given = (listed.get(name) for name in _WINDOWS)
-    return next((window for window in given if type(window) is int and window > 0), None)
-
-
-def _window(listed: JsonObject) -> JsonObject:
-    """The context window, under the names by which OpenAI's clients look for it."""
-    found = window_of(listed)
-    return {} if found is None else {"context_length": found, "max_model_len": found}
+def write_typed_model(name: str, owner: str, listed: JsonObject) -> JsonObject:
+    """The same for clients of OpenAI's protocols, which may look for what type of model it is;
+    Anthropic's expect the type `model` of each."""
+    model, kind = write_model(name, owner, listed), facts_in(listed).kind
+    return model if kind is None else {**model, "type": kind}
 
 
 def _created(listed: JsonObject) -> tuple[int, str]:
@@ -78,13 +70,13 @@ def _created(listed: JsonObject) -> tuple[int, str]:
 
 
 def read_list(body: bytes) -> list[JsonObject]:
-    """The models in an upstream's answer, those with a usable id.
+    """The models in an upstream's answer, those with a usable id. Together's is the list itself.
 
     Raises:
         ValueError: it is not a list of models.
     """
     value = jsontext.decode(body)
-    entries = value.get("data") if isinstance(value, dict) else None
+    entries = value.get("data") if isinstance(value, dict) else value
     if not isinstance(entries, list):
         raise ValueError("not a list of models")
     return [
@@ -162,3 +154,4 @@ def _bad(param: str, problem: str) -> InvalidRequest:
 
 
 MODELS = ModelList(path=PATH, read=read_list, write_model=write_model, write_list=write_list)
+TYPED_MODELS = replace(MODELS, write_model=write_typed_model)

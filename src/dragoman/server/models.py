@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import reduce
 from urllib.parse import parse_qs
 
 from msgspec import Struct
@@ -21,9 +22,10 @@ from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.prices.lookup import Prices
 from dragoman.prices.rates import dollars
+from dragoman.prices.units import UnitPrice
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.model_lists import window_of
+from dragoman.protocols.model_facts import ModelFacts, facts_in, model_info
 from dragoman.serving.failures import Failure
 from dragoman.serving.listing import read_models
 from dragoman.serving.offered_models import shown
@@ -46,7 +48,7 @@ _RETRY_S = 30.0
 
 class ListedModel(Struct, frozen=True):
     """One model: `owner` is the name of the upstream that serves it, `details` the upstream's own
-    entry for it with what the configuration says of it, `shown` what agents are shown."""
+    entry for it with what is served of it here, `shown` what agents are shown."""
 
     owner: str
     details: JsonObject
@@ -138,9 +140,19 @@ class Catalogue:
                 continue
             model = shown(name, self._router, self._prices, now)
             entry = known.get(place, {})
-            details = {**_facts(model), **entry, **_told(model)}
-            if model.context_window is None:
-                model = replace(model, context_window=window_of(entry))
+            served = [
+                facts_in(known.get((one.upstream.name, one.model), {})).within(one.capabilities)
+                for one in (target, *target.fallbacks)
+            ]
+            facts = reduce(ModelFacts.least, served)
+            model = replace(model, context_window=facts.context_window, max_output=facts.max_output)
+            details = {
+                **_priced(model, self._prices.units(*place)),
+                **entry,
+                **facts.members(),
+                "type": facts.kind,
+                **_named(model),
+            }
             listed[name] = ListedModel(target.upstream.name, details, model)
         return listed
 
@@ -160,29 +172,25 @@ class Catalogue:
         return f"{upstream.name}/{model}"
 
 
-def _facts(model: ShownModel) -> JsonObject:
-    """What is known of a model without its upstream's list, in the words of OpenRouter's."""
-    facts: JsonObject = {}
-    if model.max_output is not None:
-        facts["max_output_tokens"] = model.max_output
-    if not model.images:
-        facts["architecture"] = {"input_modalities": ["text"], "output_modalities": ["text"]}
-    if model.price is not None:
-        facts["pricing"] = {
-            "prompt": dollars(model.price.input),
-            "completion": dollars(model.price.output),
-            "input_cache_read": dollars(model.price.cached),
-        }
-    return facts
+def _priced(model: ShownModel, units: UnitPrice) -> JsonObject:
+    """The prices of a model, where its upstream lists none, in the words of OpenRouter's."""
+    if model.price is None:
+        return {}
+    given = {
+        "prompt": model.price.input,
+        "completion": model.price.output,
+        "input_cache_read": model.price.cached,
+        "image": units.image,
+        "request": units.request,
+    }
+    return {"pricing": {name: dollars(one) for name, one in given.items() if one is not None}}
 
 
-def _told(model: ShownModel) -> JsonObject:
-    """What the configuration says of a model, whatever its upstream says."""
+def _named(model: ShownModel) -> JsonObject:
+    """What the configuration calls a model, whatever its upstream does."""
     shown: JsonObject = {"description": model.description} if model.description else {}
     if model.label != model.name:
         shown["display_name"] = model.label
-    if model.context_window is not None:
-        shown |= {"context_length": model.context_window, "max_input_tokens": model.context_window}
     return shown
 
 
@@ -196,11 +204,7 @@ class ModelEndpoints:
     async def list(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """`GET` of all models that the client may use, or the part that its query asks for."""
         form = incoming.codec.endpoint.models
-        listed = {
-            name: model
-            for name, model in (await self._catalogue.models()).items()
-            if self._catalogue.may_list(caller, name)
-        }
+        listed = await self._of(caller)
         models = [form.write_model(name, one.owner, one.details) for name, one in listed.items()]
         query = {
             name: values[-1] for name, values in parse_qs(incoming.query.decode("latin-1")).items()
@@ -209,6 +213,18 @@ class ModelEndpoints:
         if codex.is_asking(query, incoming.headers.get(b"user-agent", b"")):
             answer["models"] = codex.catalogue(one.shown for one in listed.values())
         incoming.reply(200, to_json(answer))
+
+    async def info(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        """`GET` of all models that the client may use, as LiteLLM describes them."""
+        models = [model_info(name, one.details) for name, one in (await self._of(caller)).items()]
+        incoming.reply(200, to_json({"data": models}))
+
+    async def _of(self, caller: Caller) -> Mapping[str, ListedModel]:
+        return {
+            name: model
+            for name, model in (await self._catalogue.models()).items()
+            if self._catalogue.may_list(caller, name)
+        }
 
     async def show(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record

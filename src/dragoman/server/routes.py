@@ -88,6 +88,8 @@ class Routes:
             self.fixed[path] = Route(
                 {"POST": services.telemetry.serve}, for_all=True, takes_any=True
             )
+        for path in ("/v1/model/info", "/model/info"):
+            self.fixed[path] = _reading(self._models.info, None)
         own = SelfService(services.limits, services.own_usage)
         self.fixed["/v1/key"] = _reading(own.key, None)
         for codec in CODECS.values():

@@ -15,7 +15,7 @@ from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.printable import printable
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.model_lists import window_of
+from dragoman.protocols.model_facts import window_of
 from dragoman.serving.advice import Adviser, is_own
 from dragoman.serving.answers import read_error
 from dragoman.serving.calls import Calls, own_calls

@@ -8,7 +8,7 @@ from dragoman.protocols.attribution import MEMBERS, openai_attribution
 from dragoman.protocols.base import Endpoint, quoted_for
 from dragoman.protocols.caching import marked_writes
 from dragoman.protocols.limits import highest_of, lowered_to
-from dragoman.protocols.model_lists import MODELS
+from dragoman.protocols.model_lists import TYPED_MODELS
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
 from dragoman.protocols.searches import asks_search
@@ -20,7 +20,7 @@ _PLAIN = Endpoint(
     id_prefix="chatcmpl-",
     # The SDKs of Azure and Google.
     cloud_key_headers=(b"api-key", b"x-goog-api-key"),
-    models=MODELS,
+    models=TYPED_MODELS,
     attributed_by=MEMBERS,
     attribution=openai_attribution,
     forwarded=("openai-beta",),

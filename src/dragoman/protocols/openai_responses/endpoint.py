@@ -9,7 +9,7 @@ from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.caching import marked_writes
 from dragoman.protocols.counting import read_count, without
 from dragoman.protocols.limits import highest_of, lowered_to
-from dragoman.protocols.model_lists import MODELS
+from dragoman.protocols.model_lists import TYPED_MODELS
 from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
 from dragoman.protocols.openai_responses.budgets import BUDGETS
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
@@ -47,7 +47,7 @@ _PLAIN = Endpoint(
     path="/responses",
     id_prefix="resp_",
     counting=_COUNTING,
-    models=MODELS,
+    models=TYPED_MODELS,
     attributed_by=MEMBERS,
     attribution=openai_attribution,
     forwarded=("openai-beta",),
