@@ -91,7 +91,7 @@ async def deliver_bytes(
         chunk = data
         return incoming.try_write(data)
 
-    while await answer.pipe(take):
+    while await answer.pipe(take, in_bulk=True):
         await incoming.write(chunk)
     incoming.end()
 

@@ -267,7 +267,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             request.held - request.reserved
         ):
             request.fail(Problem.NO_MEMORY)
-        elif not request.wanted and request.held >= _AHEAD:
+        elif not request.wanted and (request.is_piped or request.held >= _AHEAD):
             self._pause_reading(True)
         elif request.is_piped:
             self.deadline = self.loop.time() + (self.context.limits.body_s or inf)

@@ -12,7 +12,7 @@ from dragoman.http.problems import Refuse
 from dragoman.http.request import Link, Request
 from dragoman.http.turns import Turns
 
-READ_BUFFER = 64 * 1024
+READ_BUFFER = 128 * 1024
 """Bytes read from a socket at once, at most."""
 
 SHORT_READ = 8 * 1024

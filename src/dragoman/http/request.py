@@ -204,7 +204,7 @@ class Request:
     async def pipe(self, sink: BodySink, limit: int) -> bool:
         """Give the body to `sink` as it arrives, piece by piece and at once: no task is woken for
         it. Until `sink` returns False (then True), or has had all (then False). Between two calls
-        at most 128 KB are read from the client.
+        nothing is read from the client.
 
         Raises:
             BodyRefused: it is larger than `limit` bytes, broken, or nothing of it came in time.

@@ -12,8 +12,11 @@ from dragoman.upstream.dial import notice_vanished
 from dragoman.upstream.errors import BadAnswer, ConnectionReset
 from dragoman.upstream.incoming import IncomingResponse
 
-READ_BUFFER = 32 * 1024
-"""Most bytes taken from a socket in one go."""
+READ_BUFFER = 128 * 1024
+"""Bytes read from a socket at once, at most, of a body that is passed on as it is."""
+
+SHORT_READ = 32 * 1024
+"""The same of all else, which is held or parsed."""
 
 _HEAD_LIMIT = 64 * 1024
 
@@ -60,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._loop = loop
         self._buffer = buffer
+        self._short_buffer = buffer[:SHORT_READ]
         self._turns = turns
         self._on_free = on_free
         self._on_lost = on_lost
@@ -176,7 +180,8 @@ class Connection(asyncio.BufferedProtocol):
         self._on_lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer
+        incoming = self._incoming
+        return self._short_buffer if incoming is None or not incoming.in_bulk else self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         incoming = self._incoming
@@ -185,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         incoming.received += nbytes
-        if not incoming.has_head and incoming.received > _HEAD_LIMIT + READ_BUFFER:
+        if not incoming.has_head and incoming.received > _HEAD_LIMIT + SHORT_READ:
             incoming.fail(BadAnswer("the head of the answer is too large"))
             return
         try:
@@ -196,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
         except httptools.HttpParserError as error:
             incoming.fail(BadAnswer(f"the answer is not HTTP/1.1: {error}"))
             self.abort()
-        if nbytes == READ_BUFFER and self.is_open:
+        if nbytes >= SHORT_READ and nbytes >= len(self.get_buffer(-1)) and self.is_open:
             # uvloop reads on while the buffer comes full, up to 32 times: others go first.
             assert self._transport is not None
             self._transport.pause_reading()

@@ -64,6 +64,7 @@ class IncomingResponse:
         "complete",
         "error",
         "has_head",
+        "in_bulk",
         "paused",
         "raw_headers",
         "received",
@@ -110,6 +111,8 @@ class IncomingResponse:
         self.has_head = False
         self.paused = False
         """Whether the socket is not read because the caller is slow."""
+        self.in_bulk = False
+        """Whether a sink takes what arrives, much of it at once."""
         self.complete = False
         self.error: Exception | None = None
         """What ended the call early. Copies are raised: a traceback would reference the error
@@ -158,9 +161,10 @@ class IncomingResponse:
             raise
         return self.take()
 
-    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
+    async def pipe(self, sink: Callable[[bytes], bool], *, in_bulk: bool = False) -> bool:
         """Give the body to `sink` as it arrives, at once: neither this task nor those who wait for
         it are woken for it. Until `sink` returns False (then True), or has had all (then False).
+        `in_bulk`: as in `UpstreamResponse.pipe`.
 
         Raises:
             CallError: the body will not be complete. Raised once all that came was taken.
@@ -175,7 +179,7 @@ class IncomingResponse:
                 if self.complete:
                     return False
                 self._start_body_clock()
-                self._sink = sink
+                self._sink, self.in_bulk = sink, in_bulk
                 await self._arrival()
                 if self._sink is None:
                     return True
@@ -184,7 +188,7 @@ class IncomingResponse:
             self.close()
             raise
         finally:
-            self._sink = None
+            self._sink, self.in_bulk = None, False
 
     def take(self) -> bytes:
         """The bytes of the body that have arrived, without waiting for any."""
@@ -238,9 +242,6 @@ class IncomingResponse:
         """Bytes of the body arrived."""
         self._chunks.append(data)
         self._buffered += len(data)
-        if self._buffered > HIGH_WATER and not self.paused:
-            self.paused = True
-            self._connection.pause(True)
         if self._sink is None and self._waiter is not None:
             self._wake()
 
@@ -249,6 +250,9 @@ class IncomingResponse:
         sink, waiter = self._sink, self._waiter
         # Nothing is given to a caller that was cancelled but has not run yet.
         if sink is None or waiter is None or waiter.done() or not self._chunks:
+            if self._buffered > HIGH_WATER and not (self.paused or self.complete):
+                self.paused = True
+                self._connection.pause(True)
             return
         self._waiting_since = self._loop.time()
         try:

@@ -112,17 +112,18 @@ class UpstreamResponse:
         inflater = self._inflater
         return self._incoming.next_chunk() if inflater is None else self._inflated(inflater)
 
-    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
+    async def pipe(self, sink: Callable[[bytes], bool], *, in_bulk: bool = False) -> bool:
         """Give the body to `sink`, piece by piece, the moment it arrives: cheaper than a loop over
         the answer, which wakes a task for each. Until `sink` returns False (then True), or has
-        had all (then False).
+        had all (then False). `in_bulk`: in large pieces, for a `sink` that does the same with each,
+        whatever its size.
 
         Raises:
             CallError: the body will not be complete.
             Exception: `sink`'s own.
         """
         if self._inflater is None:
-            return await self._incoming.pipe(sink)
+            return await self._incoming.pipe(sink, in_bulk=in_bulk)
         async for chunk in self:
             if not sink(chunk):
                 return True
