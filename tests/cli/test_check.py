@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 
 import pytest
 from click.testing import CliRunner
 
 from dragoman.cli import main
+from dragoman.lab.simulator.authority import KEY_ID, SECRET
 from tests.cli.conftest import STORE_KEY, Shop
 
 
@@ -116,3 +118,38 @@ def test_a_check_asks_nobody_unless_told(shop: Shop) -> None:
     found = json.loads(shop.run("check", "--json").stdout)
     assert found["usable"] is True
     assert "accounts" not in found
+
+
+def test_credentials_are_named_and_with_online_obtained(shop: Shop) -> None:
+    """Also at services that list no models; a login is only read, since a gateway renews it."""
+    shop.run("accounts", "add", "--upstream", "chat", "--key", "-", "stored", given="sk-sim-9\n")
+    base_url = re.search(r'base_url = "(.*)"', shop.file.read_text())
+    assert base_url is not None
+    oauth = f'kind = "oauth2", token_url = "{base_url[1]}/oauth/token", client_id = "gw"'
+    static = f'kind = "aws", access_key_id = "{KEY_ID}", secret_access_key = "{SECRET}"'
+    own = {
+        "token": f'{oauth}, client_secret = "oauth-secret"',
+        "wrong": f'{oauth}, client_secret = "another"',
+        "login": f'{oauth}, grant = "refresh_token", refresh_token = "of-a-login"',
+        "signed": f'{static}, signing_name = "bedrock"',
+    }
+    with shop.file.open("a") as file:
+        file.write(
+            '[[upstreams]]\nname = "cloud"\nprotocol = "anthropic_messages"\n'
+            f'service = "bedrock_invoke"\nbase_url = "{base_url[1]}"\n'
+        )
+        for name, text in own.items():
+            file.write(
+                account(name, "cloud", "x").replace('key = "x"', f"credentials = {{ {text} }}")
+            )
+            file.write('region = "eu-west-1"\n')
+    offline = shop.run("check").stdout
+    assert "account token: tokens of an authorisation server (client_credentials)\n" in offline
+    assert "account signed: keys of AWS from the configuration\n" in offline
+    done = shop.run("check", "--online", status=1).stdout
+    assert "(client_credentials); ends in 60 min\n" in done
+    found = rows(done)
+    assert found["token"][1] == found["signed"][1] == "404"
+    assert found["wrong"][1] == found["login"][1] == "-"
+    assert "client_id or client_secret is wrong" in done
+    assert "renewed only by a gateway that serves" in done

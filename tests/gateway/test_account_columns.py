@@ -13,8 +13,9 @@ from dragoman.operations.account_columns import columns
 from dragoman.operations.account_views import AccountView, QuotaView, Reason
 
 BLANK = AccountView(
-    name="", upstream="chat", origin="store", secrets=("key",), models=None, priority=0, weight=1.0,
-    max_concurrent=None, balance=None, state="active", reasons=(), back_at=None, trial=False,
+    name="", upstream="chat", origin="store", secrets=("key",), credentials="", models=None,
+    priority=0, weight=1.0, max_concurrent=None, balance=None,
+    state="active", reasons=(), back_at=None, trial=False,
     in_flight=0, last_used=None, requests=0, errors=0, retries=0, errors_by_kind={},
     last_error=None, cost_usd="0", unpriced=0, quotas=(), problem="",
 )  # fmt: skip

@@ -329,6 +329,8 @@ def test_reasons_are_where_operators_look(
     assert "chat-" not in answer
     shown = call(gateway.base_url, "GET", "/metrics", key=ADMIN_KEY).body.decode()
     assert 'dragoman_accounts{upstream="chat",state="disabled"} 1' in shown
+    one = call(gateway.base_url, "GET", "/admin/accounts/chat", key=ADMIN_KEY).json["account"]
+    assert one["credentials"] == "tokens of an authorisation server (client_credentials)"
     simulator.wait_for(
         lambda: why in call(gateway.base_url, "GET", "/admin/accounts", key=ADMIN_KEY).body.decode()
     )

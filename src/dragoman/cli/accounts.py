@@ -182,7 +182,7 @@ def _print_details(found: AccountDetails, _: object) -> None:
         ("name", view.name),
         ("upstream", view.upstream),
         ("kept in", view.origin),
-        ("has", ", ".join(view.secrets) or "no key"),
+        ("has", ", ".join(filter(None, (*view.secrets, view.credentials))) or "no key"),
         ("models", "all" if view.models is None else ", ".join(view.models)),
         ("priority", str(view.priority)),
         ("weight", f"{view.weight:g}"),

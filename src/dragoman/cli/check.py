@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +21,13 @@ from dragoman.cli.common import (
     print_json,
     progress,
     table,
+    until,
 )
 
 if TYPE_CHECKING:
     from dragoman.config import Account, Config, ConfigError
     from dragoman.config.summary import StoredEntries
+    from dragoman.operations.context import StoreContext
     from dragoman.serving.limits.unpriced import UnpricedBudget
     from dragoman.serving.listing import Listing
 
@@ -89,8 +93,10 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
             text = f"{upstream} does not tell the context window of {model}: agents are told"
             text += f" {UNKNOWN_WINDOW} unless context_window in its capabilities says more or less"
             click.echo(f"warning: {path}: {text}", err=True)
+        ends = {one.account: until(one.expires_at, time.time()) for one in listed}
         for name, source in sources.items():
-            click.echo(f"{path}: account {name}: {source}")
+            text = f"; ends {ends[name]}" if ends.get(name) else ""
+            click.echo(f"{path}: account {name}: {source}{text}")
         click.echo(f"{path}: usable ({summary(found, stored)})")
     if not all(one.passed for one in listed):
         raise click.exceptions.Exit(1)
@@ -98,8 +104,6 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
 
 def _unpriced(config: Config) -> list[UnpricedBudget]:
     """The budgets that refuse all requests for a model that a route names."""
-    import time
-
     from dragoman.prices.loading import load_prices
     from dragoman.serving.limits.unpriced import owners_in, unpriced_budgets, unpriced_models
 
@@ -116,17 +120,16 @@ def _ask(config: Config, as_json: bool) -> list[Listing]:
 
     from dragoman.serving.listing import listings
 
-    accounts = _accounts(config)
-
-    async def gather() -> list[Listing]:
+    async def gather(accounts: list[Account], context: StoreContext | None) -> list[Listing]:
         found: list[Listing] = []
         with progress("asking", len(accounts)) as bar:
-            async for one in listings(config, accounts):
+            async for one in listings(config, accounts, context):
                 found.append(one)
                 bar.update(1)
         return found
 
-    listed = {one.account: one for one in asyncio.run(gather())}
+    with _accounts(config) as (accounts, context):
+        listed = {one.account: one for one in asyncio.run(gather(accounts, context))}
     found = [listed[account.name] for account in accounts]
     if not as_json:
         heading = ("ACCOUNT", "UPSTREAM", "STATUS", "MODELS", "MS", "PROBLEM")
@@ -172,15 +175,18 @@ def _stored(config: Config) -> tuple[StoredEntries | None, list[str]]:
     return entries, [one.name for one in config.upstreams if one.name not in served]
 
 
-def _accounts(config: Config) -> list[Account]:
-    """The accounts of the configuration, and those of the store if there is one already."""
+@contextmanager
+def _accounts(config: Config) -> Iterator[tuple[list[Account], StoreContext | None]]:
+    """The accounts of the configuration, and with the store those of it if there is one already."""
     if not _has_store(config):
-        return list(config.accounts)
+        yield list(config.accounts), None
+        return
     from dragoman.operations.context import open_store
 
     with failures_reported(), open_store(config) as context:
         queries = context.queries
-        return [queries.account(view.name) for view in queries.page(with_usage=False).accounts]
+        views = queries.page(with_usage=False).accounts
+        yield [queries.account(view.name) for view in views], context
 
 
 def _unlisted(

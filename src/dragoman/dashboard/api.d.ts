@@ -78,6 +78,7 @@ declare namespace Api {
     last_used: number | null;
     last_error: { at: number; kind: string; status: number | null } | null;
     secrets: string[];
+    credentials: string;
   }
   interface AccountChange {
     at: number;

@@ -22,6 +22,7 @@ from dragoman.accounts.store import (
 )
 from dragoman.config import Account, Config
 from dragoman.config.convert import suggestion
+from dragoman.config.credentials import source_of
 from dragoman.config.windows import knows_zone
 from dragoman.operations.account_fields import SECRETS
 from dragoman.operations.account_views import (
@@ -187,6 +188,7 @@ class AccountQueries:
             upstream=account.upstream,
             origin="configuration" if name in self.fixed else "store",
             secrets=tuple(field for field in SECRETS if getattr(account, field)),
+            credentials="" if account.credentials is None else source_of(account.credentials),
             models=account.models,
             priority=account.priority,
             weight=account.weight,

@@ -60,7 +60,8 @@ class AccountView(Struct, frozen=True, kw_only=True):
     """One account.
 
     `origin` is the configuration file or the store; only the
-    latter can be changed from here. `secrets` names which of key, headers and proxy it has.
+    latter can be changed from here. `secrets` names which of key, headers and proxy it has;
+    `credentials` says where what authorises its requests comes from, empty if that is a key.
     `back_at` is when it can be used again for every model, in Unix seconds: None if it can now, or
     if it will not by itself. `trial` says that its next request will show whether it can.
     `balance` is what is left. `requests` are those that it was asked to answer in the last 24
@@ -75,6 +76,7 @@ class AccountView(Struct, frozen=True, kw_only=True):
     upstream: str
     origin: Origin
     secrets: tuple[str, ...]
+    credentials: str
     models: tuple[str, ...] | None
     priority: int
     weight: float

@@ -15,9 +15,11 @@ from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.accounts.credentials.place import Place
 from dragoman.accounts.credentials.rotating import LoginStore
+from dragoman.accounts.credentials.stored_logins import ReadLogins
 from dragoman.config import Account, Upstream
 from dragoman.link.messages import Handlers, Peer
 from dragoman.link.owner import Owner
+from dragoman.operations.context import StoreContext
 from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError
@@ -39,12 +41,13 @@ class Calls(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def own_calls() -> AsyncIterator[Calls]:
-    """Calls of a program that serves nothing."""
+async def own_calls(context: StoreContext | None) -> AsyncIterator[Calls]:
+    """Calls of a program that serves nothing. `context` has the store, if there is one."""
+    logins = None if context is None else ReadLogins(context.store, context.cipher)
     link, owner = Owner(), CredentialOwner()
     owner.register(link.handlers)
     async with UpstreamClient() as client:
-        credentials = credentials_of(link.join(Handlers()), client, Watch())
+        credentials = credentials_of(link.join(Handlers()), client, Watch(), logins)
         credentials.start()
         try:
             yield Calls(client, credentials)

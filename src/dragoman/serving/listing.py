@@ -7,12 +7,15 @@ import random
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
+from math import isinf
 
 from msgspec import Struct
 
+from dragoman.accounts.credentials.decide.refreshing import Credential
 from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Account, Config, Secret, Upstream
+from dragoman.operations.context import StoreContext
 from dragoman.printable import printable
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.model_facts import window_of
@@ -68,7 +71,8 @@ class Listing(Struct, frozen=True, kw_only=True):
     `status` is 0 if there was no answer; `models` are the names listed, none if there is no list,
     and `windows` those of them whose context window is reported;
     `message` says what went wrong, without secrets. `advice` is what to set for a server of one's
-    own.
+    own. `expires_at` is when the credential ends that was obtained, in Unix seconds, None if it
+    does not.
     """
 
     account: str
@@ -79,6 +83,7 @@ class Listing(Struct, frozen=True, kw_only=True):
     message: str = ""
     milliseconds: float = 0.0
     advice: tuple[str, ...] = ()
+    expires_at: float | None = None
 
     @property
     def passed(self) -> bool:
@@ -86,11 +91,13 @@ class Listing(Struct, frozen=True, kw_only=True):
         return not self.message or self.status in NO_LIST
 
 
-async def listings(config: Config, accounts: Iterable[Account]) -> AsyncIterator[Listing]:
+async def listings(
+    config: Config, accounts: Iterable[Account], context: StoreContext | None
+) -> AsyncIterator[Listing]:
     """Ask the upstream of each account for its models, some at once; in the order of answers. Of
     servers of one's own it is also found out what to set for the models that routes name, else for
-    the first one listed."""
-    async with own_calls() as calls:
+    the first one listed. `context` has the store, if there is one."""
+    async with own_calls(context) as calls:
         free = asyncio.Semaphore(_MOST_AT_ONCE)
 
         async def ask(account: Account) -> Listing:
@@ -115,9 +122,12 @@ async def listing(
     listed: dict[str, JsonObject] = {}
     advice: list[str] = []
     status, message = 200, ""
+    credential: Credential | None = None
     client, builder = calls.client, calls.builder(upstream, account)
     try:
         async with asyncio.timeout(_TIME_LIMIT_S):
+            # Also of a service that has no list: that it can be authorised is worth knowing.
+            credential = await builder.ready()
             entries = await read_models(client, builder, upstream, proxy_of(upstream, account))
         listed = {entry["id"]: entry for entry in entries}
     except Failure as failure:
@@ -143,6 +153,9 @@ async def listing(
         message=one_line(message),
         milliseconds=milliseconds,
         advice=tuple(map(one_line, advice)),
+        expires_at=None
+        if credential is None or isinf(credential.expires_at)
+        else credential.expires_at,
     )
 
 

@@ -239,7 +239,7 @@ def probe_all(context: StoreContext, names: Iterable[str], model: str | None) ->
     waiting = [queries.account(name) for name in names]
     states = queries.states()
     with asyncio.Runner() as runner:
-        own = own_calls()
+        own = own_calls(context)
         calls = runner.run(own.__aenter__())
         try:
             while waiting:

@@ -34,7 +34,14 @@ from dragoman.accounts.credentials.google import FORM, JSON, JWT_BEARER, TOKEN_E
 from dragoman.accounts.credentials.io import Ask, Environment, Unanswered
 from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.place import Place, check_inputs
-from dragoman.accounts.credentials.rotating import ENDED, LoginStore, NotRedeemed, Redeemed, renewed
+from dragoman.accounts.credentials.rotating import (
+    ENDED,
+    NOT_HERE,
+    LoginStore,
+    NotRedeemed,
+    Redeemed,
+    renewed,
+)
 from dragoman.config.credentials import CommandCredentials, OAuthCredentials
 from dragoman.protocols.base import auth_header
 
@@ -93,7 +100,7 @@ async def obtain_renewed(
         CredentialError: there is none.
     """
     if logins is None:
-        raise unavailable("its login is renewed only by a gateway that serves, with a store")
+        raise unavailable(NOT_HERE)
 
     async def redeem(token: str) -> Redeemed:
         fields, headers = await _request(settings, environment)

@@ -30,6 +30,7 @@ _LOOK_AGAIN_S = 0.25
 _STORE_TRIES = 20
 
 ENDED = "its login was being renewed when the gateway or the connection ended: sign in again"
+NOT_HERE = "its login is renewed only by a gateway that serves, with a store"
 
 
 class StoredLogin(Struct, frozen=True, omit_defaults=True):

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from dragoman.accounts.cipher import AccountCipher, SealError
 from dragoman.accounts.credentials.decide.refreshing import CredentialError
+from dragoman.accounts.credentials.rotating import NOT_HERE
 from dragoman.accounts.store import Store, StoreError
 
 T = TypeVar("T")
@@ -49,3 +50,17 @@ class StoredLogins:
         except (StoreError, SealError) as error:
             why = f"the store of its login cannot be used: {error}"
             raise CredentialError("unavailable", why) from None
+
+
+class ReadLogins(StoredLogins):
+    """The logins as programs see them that serve nothing: they redeem none."""
+
+    def __init__(self, store: Store, cipher: AccountCipher) -> None:
+        async def ask(question: Callable[[Store], T]) -> T:
+            return question(store)
+
+        super().__init__(ask, cipher)
+
+    async def swap(self, name: str, before: bytes | None, after: bytes) -> bytes | None:
+        """See `LoginStore.swap`."""
+        raise CredentialError("unavailable", NOT_HERE)

@@ -174,7 +174,9 @@ function UsageSection({ account, usage }) {
         ? formatTime(account.last_used)
         : html`<${Unknown} why="it was not used yet" />`,
     ],
-    ["Key", account.secrets.includes("key") ? "set, never shown" : "none"],
+    account.credentials
+      ? ["Credentials", account.credentials]
+      : ["Key", account.secrets.includes("key") ? "set, never shown" : "none"],
   ];
   return html`
     <section>
