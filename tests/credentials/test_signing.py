@@ -6,9 +6,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import patch
+from urllib.parse import quote, urlencode
 
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dragoman.accounts.credentials.decide.signing import (
     AwsKeys,
@@ -33,6 +41,42 @@ def test_signatures_are_those_of_the_vectors(case: dict[str, Any]) -> None:
     added = dict(one.headers(request, NOW))
     assert added["authorization"].endswith(f"Signature={case['signature']}")
     assert added.get("x-amz-security-token", "") == case["token"]
+
+
+SEGMENTS = st.text(st.characters(codec="utf-8"), max_size=9)
+NAMES = st.sampled_from(["content-type", "x-amz-target", "x-amzn-bedrock-trace", "anthropic-beta"])
+VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
+
+
+@given(
+    st.lists(SEGMENTS, max_size=4),
+    st.lists(st.tuples(SEGMENTS, SEGMENTS), max_size=4),
+    st.dictionaries(NAMES, VALUES, max_size=4),
+    st.binary(max_size=20),
+    st.sampled_from(["", "of-a-session"]),
+)
+def test_signatures_are_those_of_botocore(
+    segments: list[str],
+    query: list[tuple[str, str]],
+    headers: dict[str, str],
+    body: bytes,
+    token: str,
+) -> None:
+    path = "/" + "/".join(quote(one, safe=":;@") for one in segments)
+    pairs = [(name, value) for name, value in query if name]
+    if pairs:
+        path += "?" + urlencode(pairs, quote_via=quote)
+    host = "bedrock-runtime.us-east-1.amazonaws.com"
+    added = dict(
+        signer(token, service="bedrock").headers(
+            Signable("POST", path, [("host", host), *headers.items()], body), NOW
+        )
+    )
+    request = AWSRequest("POST", f"https://{host}{path}", headers, body)
+    keys = Credentials(FACTS["key_id"], FACTS["secret"], token or None)
+    with patch("botocore.auth.get_current_datetime", lambda: datetime.fromtimestamp(NOW, UTC)):
+        SigV4Auth(keys, "bedrock", "us-east-1").add_auth(request)
+    assert added["authorization"] == request.headers["Authorization"]
 
 
 def test_the_signing_key_of_a_day_is_computed_once_and_that_of_the_next_is_another() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -252,6 +253,40 @@ def test_plain_services_need_nothing_but_their_address(base_url: str) -> None:
     found, query = target_of(base_url, call)
     assert found == path
     assert query == base_url.partition("?")[2]
+
+
+GOOGLE_CLOUD = "https://claude.googleapis.com/v1/projects/p/locations/l/workspaces/w/invoke/v1"
+CLAUDE: dict[str, Any] = {
+    "https://bedrock-mantle.us-east-1.api.aws/anthropic": partial(
+        anthropic.AnthropicBedrockMantle, aws_region="us-east-1", api_key="k"
+    ),
+    "https://aws-external-anthropic.us-east-1.api.aws": partial(
+        anthropic.AnthropicAWS, aws_region="us-east-1", api_key="k", workspace_id="w"
+    ),
+    "https://res.services.ai.azure.com/anthropic": partial(
+        anthropic.AnthropicFoundry, resource="res", api_key="k"
+    ),
+    GOOGLE_CLOUD: partial(
+        anthropic.AnthropicGoogleCloud,
+        project="p",
+        location="l",
+        workspace_id="w",
+        skip_auth=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("base_url", CLAUDE)
+def test_plain_services_with_claude_are_asked_as_by_the_sdk(base_url: str, stream: bool) -> None:
+    asked: dict[str, Any] = {**HELLO, "stream": True} if stream else dict(HELLO)
+
+    def ask(http_client: httpx2.Client) -> None:
+        client = CLAUDE[base_url](http_client=http_client, max_retries=0)
+        client.messages.create(**asked)
+
+    call = made("plain", asked)
+    assert (*target_of(base_url, call), sent(call)) == by_sdk(ask)
 
 
 # --- names ---------------------------------------------------------------------------------------

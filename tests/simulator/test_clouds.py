@@ -28,12 +28,13 @@ def http() -> Iterator[httpx2.Client]:
 
 
 def test_anthropic_bedrock(simulator: RunningSimulator, http: httpx2.Client) -> None:
-    """Streams are left out: the SDK decodes them with botocore, which is not installed here."""
     client = anthropic.AnthropicBedrock(
         aws_region="us-east-1", api_key="k", base_url=simulator.base_url, http_client=http
     )
     told = client.messages.create(model="a/b", max_tokens=9, messages=ASKED)
     assert told.content[0].text == SAID  # type: ignore[union-attr]
+    with client.messages.stream(model="a/b", max_tokens=9, messages=ASKED) as stream:
+        assert stream.get_final_text() == SAID
     assert simulator.last.model == "a/b"
 
 

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -185,9 +185,9 @@ class Authority:
             }
         )
 
-    def check_signature(self, record: RecordedRequest, wire_path: str = "") -> str:
-        """The access key id by which a request is signed; `wire_path` is its path as it was sent,
-        where that does not follow from the decoded one.
+    def check_signature(self, record: RecordedRequest, wire_paths: Sequence[str] = ()) -> str:
+        """The access key id by which a request is signed; `wire_paths` are its path as it may have
+        been sent, where that does not follow from the decoded one.
 
         Raises:
             ApiError: the signature, its time or its session is not valid.
@@ -223,14 +223,17 @@ class Authority:
             for name, _, value in pairs
         )
         body = hashlib.sha256(record.body).hexdigest()
-        path = quote(wire_path or record.path, safe="/-_.~")
-        canonical = "\n".join([record.method, path, query, lines, parts["SignedHeaders"], body])
         key = f"AWS4{self.secrets[id]}".encode()
         for part in (day, region, service, "aws4_request"):
             key = hmac.digest(key, part.encode(), "sha256")
-        digest = hashlib.sha256(canonical.encode()).hexdigest()
-        text = f"AWS4-HMAC-SHA256\n{sent}\n{day}/{region}/{service}/aws4_request\n{digest}"
-        if hmac.digest(key, text.encode(), "sha256").hex() != parts["Signature"]:
+        for wire_path in wire_paths or (record.path,):
+            path = quote(wire_path, safe="/-_.~")
+            canonical = [record.method, path, query, lines, parts["SignedHeaders"], body]
+            digest = hashlib.sha256("\n".join(canonical).encode()).hexdigest()
+            text = f"AWS4-HMAC-SHA256\n{sent}\n{day}/{region}/{service}/aws4_request\n{digest}"
+            if hmac.digest(key, text.encode(), "sha256").hex() == parts["Signature"]:
+                break
+        else:
             message = (
                 "The request signature we calculated does not match the signature you provided."
             )

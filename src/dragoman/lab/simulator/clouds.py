@@ -69,14 +69,14 @@ _PROMPT_REPORT: JsonObject = {
 @dataclass(frozen=True, slots=True)
 class CloudCall:
     """A call of a model by the path of a cloud; the model is empty if it is in the body.
-    ``wire_path`` is the path as it is sent, where a signature depends on it."""
+    ``wire_paths`` are the path as SDKs and as botocore send it, where a signature depends on it."""
 
     service: Service
     protocol: Protocol
     model: str
     stream: bool = False
     counts: bool = False
-    wire_path: str = ""
+    wire_paths: tuple[str, ...] = ()
 
     def key(self, headers: Mapping[str, str]) -> str:
         """The key that a request without a token came with; empty if there is none.
@@ -177,7 +177,7 @@ def cloud_call(path: str, query: str) -> CloudCall | None:
     if found := _INVOKE.fullmatch(path):
         verb = found[2]
         stream = verb == "invoke-with-response-stream"
-        sent = f"/model/{quote(found[1], safe=':;')}/{verb}"
+        sent = tuple(f"/model/{quote(found[1], safe=kept)}/{verb}" for kept in (":;", ""))
         return CloudCall("bedrock", "messages", found[1], stream, verb == _COUNT, sent)
     if found := _PREDICT.fullmatch(path):
         if found[1] == _COUNT:

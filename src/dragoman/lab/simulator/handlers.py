@@ -76,8 +76,8 @@ class RequestContext:
         """
         scheme, _, key = self.headers.get("authorization", "").partition(" ")
         if scheme == "AWS4-HMAC-SHA256":
-            wire_path = "" if self.cloud is None else self.cloud.wire_path
-            self.record.key = self.authority.check_signature(self.record, wire_path)
+            wire_paths = () if self.cloud is None else self.cloud.wire_paths
+            self.record.key = self.authority.check_signature(self.record, wire_paths)
             return self.record.key
         if scheme.lower() != "bearer":
             key = ""
