@@ -270,8 +270,9 @@ class IncomingRequest:
         what others ask."""
         return is_here(self.address) and not self.headers.keys() & _FORWARDED
 
-    async def body(self, limit: int) -> bytes:
-        """The whole body, decompressed, and checked where there is a check.
+    async def body(self, limit: int, *, as_received: bool = False) -> bytes:
+        """The whole body, decompressed, and checked where there is a check; neither of them
+        `as_received`.
 
         Raises:
             DragomanError: TOO_LARGE beyond `limit` bytes, UNSUPPORTED_MEDIA_TYPE for an encoding
@@ -279,7 +280,7 @@ class IncomingRequest:
                 OVERLOADED where there is no memory for it, POLICY_BLOCKED by the check.
             ClientGone: the client left.
         """
-        encoding = self.headers.get(b"content-encoding")
+        encoding = None if as_received else self.headers.get(b"content-encoding")
         unpacker = None if encoding is None else _unpacker(encoding)
         try:
             body = await self._received.read_body(limit)
@@ -290,19 +291,7 @@ class IncomingRequest:
         if len(body) > SMALL:
             # It is in memory twice: as it came, and as it is sent upstream.
             self.reserve(len(body))
-        return body if self.check is None else await self.check(self, body, limit)
-
-    async def received_body(self, limit: int) -> bytes:
-        """The whole body as it came, neither decompressed nor checked.
-
-        Raises:
-            DragomanError: TOO_LARGE beyond `limit` bytes, REQUEST_TIMEOUT.
-            ClientGone: the client left.
-        """
-        try:
-            return await self._received.read_body(limit)
-        except BodyRefused as refused:
-            raise _refused_body(refused.problem, limit) from None
+        return body if as_received or self.check is None else await self.check(self, body, limit)
 
     async def check_head(self) -> None:
         """Have a request checked whose body is not read whole, or that has none.
@@ -334,18 +323,17 @@ class IncomingRequest:
             ClientGone: the client left.
             Exception: `sink`'s own.
         """
-        if self.check is not None and is_json(self.headers):
-            body = await self.body(limit)
+        is_checked = self.check is not None and is_json(self.headers)
+        if not is_checked:
+            await self.check_head()
+        if is_checked or self._received.pipe_body is None:
+            body = await self.body(limit, as_received=not is_checked)
             self.check = None
             return bool(body) and not sink(body)
-        await self.check_head()
         try:
-            if self._received.pipe_body is not None:
-                return await self._received.pipe_body(sink, limit)
-            body = await self._received.read_body(limit)
+            return await self._received.pipe_body(sink, limit)
         except BodyRefused as refused:
             raise _refused_body(refused.problem, limit) from None
-        return bool(body) and not sink(body)
 
     async def _unpacked(self, body: bytes, limit: int, unpacker: Unpacker) -> bytes:
         plain = BytesIO()

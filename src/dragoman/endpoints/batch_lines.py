@@ -16,6 +16,7 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.paths import normal_path
 from dragoman.endpoints.members import replaced
 from dragoman.endpoints.table import PATHS, place_of
+from dragoman.endpoints.usage import first_count
 from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
@@ -282,13 +283,13 @@ def usage_of(value: Any) -> Usage | None:
     """The usage that an answer of any of the vendors' forms reports, or a whole batch."""
     if not isinstance(value, dict):
         return None
-    given = _count(value, "input_tokens", "prompt_tokens")
-    output = _count(value, "output_tokens", "completion_tokens")
+    given = first_count(value, "input_tokens", "prompt_tokens")
+    output = first_count(value, "output_tokens", "completion_tokens")
     if given is None and output is None:
         return None
-    read, written = _count(value, "cache_read_input_tokens"), None
+    read, written = first_count(value, "cache_read_input_tokens"), None
     if "cache_creation_input_tokens" in value:
-        written = _count(value, "cache_creation_input_tokens")
+        written = first_count(value, "cache_creation_input_tokens")
         given = (given or 0) + (read or 0) + (written or 0)
     else:
         read = _part(value, ("input_tokens_details", "prompt_tokens_details"), "cached_tokens")
@@ -332,10 +333,6 @@ def _value(members: Mapping[str, Raw], name: str) -> Any:
         return None if raw is None else jsontext.decode(raw)
     except JsonError:
         return None
-
-
-def _count(value: Mapping[str, Any], *names: str) -> int | None:
-    return next((n for name in names if (n := token_count(value.get(name))) is not None), None)
 
 
 def _part(value: Mapping[str, Any], within: tuple[str, ...], name: str) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -19,6 +20,7 @@ from dragoman.endpoints.batches import FIRST_LOOK_S, Batches, as_noted, has_ende
 from dragoman.endpoints.bound_bodies import BoundBodies, Sending, is_anthropic
 from dragoman.endpoints.bound_lists import ListForm, asked_ids, asked_page, listed
 from dragoman.endpoints.call import EndpointCall
+from dragoman.endpoints.delivery import reading
 from dragoman.endpoints.exchange import EndpointExchange
 from dragoman.endpoints.members import replaced
 from dragoman.endpoints.streams import deliver_bytes
@@ -31,9 +33,7 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.serving.answers import MOST_BYTES
 from dragoman.serving.bindings import service_at
 from dragoman.serving.bound_notes import BATCHES, SECOND_FORM, Noted, things_in
-from dragoman.serving.failures import Failure, failed_call
 from dragoman.storage.bound import BoundId, Page
-from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import BodySource
 from dragoman.upstream.response import UpstreamResponse
 
@@ -136,17 +136,10 @@ class BoundThings:
                 message = "What this batch came to cannot be read at the moment: delete it later."
                 raise refusal(FaultKind.OVERLOADED, message)
 
-        async def attempt(call: EndpointCall, lease: Lease) -> None:
-            try:
-                await self._attempt(call, lease, sending, thing)
-            except Failure:
-                upload = sending.upload
-                if upload is not None and sending.file is None:
-                    call.can_repeat = call.can_repeat and upload.can_repeat
-                raise
-
+        if sending.file is None:
+            call.upload = sending.upload
         try:
-            await self._exchange.run(call, attempt)
+            await self._exchange.run(call, partial(self._attempt, sending, thing))
         finally:
             if sending.held is not None:
                 self._batches.give_back(sending.held)
@@ -218,7 +211,7 @@ class BoundThings:
         return "" if state.disabled or state.exhausted or state.cooling else newest
 
     async def _attempt(
-        self, call: EndpointCall, lease: Lease, sending: Sending, thing: BoundId | None
+        self, sending: Sending, thing: BoundId | None, call: EndpointCall, lease: Lease
     ) -> None:
         """Call the upstream with one account, and deliver its answer. `thing` is what the path
         names.
@@ -255,18 +248,11 @@ class BoundThings:
                 else builder.bodyless(row.method, path, query, headers)
             ),
         )
-        try:
+        with reading(call, answer, builder.mask):
             if row.stream != "none":
                 await self._download(call, lease, answer, noted)
                 return
             content = await answer.read(MOST_BYTES, incoming.reserve)
-        except CallError as error:
-            if incoming.status:
-                raise
-            raise failed_call(error, call.plan.upstream.name) from None
-        finally:
-            call.record.bytes_down = answer.received
-            answer.close()
         call.begins(lease)
         lease.succeeded()
         content = builder.mask.secrets_in(content)

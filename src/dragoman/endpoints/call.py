@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,6 +22,7 @@ from dragoman.edge.record import Record, losses_header
 from dragoman.endpoints.members import Members
 from dragoman.endpoints.pricing import charge_of
 from dragoman.endpoints.table import Row
+from dragoman.endpoints.uploads import Upload
 from dragoman.endpoints.usage import Measured, with_images
 from dragoman.prices.rates import dollars
 from dragoman.serving.attempts import Attempts
@@ -32,6 +35,7 @@ from dragoman.translation.estimate import estimate_bytes
 _NO_UNITS = Units()
 
 
+@dataclass(slots=True, eq=False)
 class EndpointCall:
     """One request to the endpoint `row`, whose path has these `parameters`.
 
@@ -40,68 +44,41 @@ class EndpointCall:
     - `model` is the client's name of the model, once that is found; `plans` are where it may go, in
       order, and `plan` is the one that is asked.
     - `only` is the name of the one account that may be asked, empty for any.
-    - `can_repeat`: its body can be sent again, where its row allows that.
+    - `upload` is the body that is passed on while it comes, None for one that is held.
     - `is_called`: an upstream has the request, and has not failed.
     - `measured` is what it used, None until an upstream has reported it. `events` of its answer
       were passed on by then.
     - `takes_numbers`: the upstream of the plan refuses embeddings in base64.
     """
 
-    __slots__ = (
-        "_fell_back",
-        "_noted",
-        "attempts",
-        "caller",
-        "can_repeat",
-        "delivery",
-        "events",
-        "incoming",
-        "is_called",
-        "ledger",
-        "measured",
-        "members",
-        "model",
-        "only",
-        "parameters",
-        "plan",
-        "plans",
-        "record",
-        "row",
-        "size",
-        "stream",
-        "takes_numbers",
-    )
+    row: Row
+    parameters: Mapping[str, str]
+    incoming: IncomingRequest
+    caller: Caller
+    record: Record
+    model: str = ""
+    members: Members = field(default_factory=partial(Members, {}))
+    size: int = 0
+    stream: bool = False
+    only: str = ""
+    upload: Upload | None = None
+    plans: Sequence[Plan] = ()
+    plan: Plan = field(init=False)
+    attempts: Attempts | None = None
+    delivery: Delivery | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    is_called: bool = False
+    measured: Measured | None = None
+    events: int = 0
+    takes_numbers: bool = False
+    _fell_back: bool = False
+    _noted: Measured | None = None
+    """What is recorded of it."""
 
-    def __init__(
-        self,
-        row: Row,
-        parameters: Mapping[str, str],
-        incoming: IncomingRequest,
-        caller: Caller,
-        record: Record,
-    ) -> None:
-        self.row = row
-        self.parameters = parameters
-        self.incoming = incoming
-        self.caller = caller
-        self.record = record
-        self.model = ""
-        self.members = Members({})
-        self.size = 0
-        self.stream = False
-        self.only = ""
-        self.can_repeat = True
-        self.plans: Sequence[Plan] = ()
-        self.plan: Plan
-        self.attempts: Attempts | None = None
-        self.delivery: Delivery | None = None
-        self.ledger = Ledger()
-        self.is_called = False
-        self.measured: Measured | None = None
-        self.events = 0
-        self._fell_back = False
-        self._noted: Measured | None = None
-        """What is recorded of it."""
+    @property
+    def can_repeat(self) -> bool:
+        """Whether the body can be sent again, where the row allows that."""
+        return self.upload is None or self.upload.can_repeat
 
     def names(self, model: str) -> None:
         """The client names this model."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import UpstreamError
@@ -32,7 +33,7 @@ async def deliver(
     Raises:
         Failure: nothing of it was sent to the client.
     """
-    try:
+    with reading(call, answer, mask):
         first = await beginning(answer) if call.stream else b""
         if call.stream and is_stream(answer, first, "text/event-stream"):
             await deliver_events(call, lease, answer, first, server)
@@ -41,15 +42,6 @@ async def deliver(
         else:
             body = first + await answer.read(MOST_BYTES, call.incoming.reserve)
             _reply(call, lease, answer, read(mask.secrets_in(body)))
-    except CallError as error:
-        if call.incoming.status:
-            raise
-        raise failed_call(error, call.plan.upstream.name) from None
-    except UpstreamError as error:
-        raise unusable(mask.fault(error.fault)) from None
-    finally:
-        call.record.bytes_down = answer.received
-        answer.close()
 
 
 async def read_part(call: EndpointCall, answer: UpstreamResponse, mask: Mask) -> bytes:
@@ -58,11 +50,28 @@ async def read_part(call: EndpointCall, answer: UpstreamResponse, mask: Mask) ->
     Raises:
         Failure: it broke off.
     """
-    try:
+    with reading(call, answer, mask):
         return mask.secrets_in(await answer.read(MOST_BYTES, call.incoming.reserve))
+
+
+@contextmanager
+def reading(call: EndpointCall, answer: UpstreamResponse, mask: Mask) -> Iterator[None]:
+    """Within it a good answer is read, which is closed at the end.
+
+    Raises:
+        Failure: it broke off or is unusable, and nothing of it was sent to the client.
+        CallError: it broke off after that.
+    """
+    try:
+        yield
     except CallError as error:
+        if call.incoming.status:
+            raise
         raise failed_call(error, call.plan.upstream.name) from None
+    except UpstreamError as error:
+        raise unusable(mask.fault(error.fault)) from None
     finally:
+        call.record.bytes_down = answer.received
         answer.close()
 
 

@@ -242,6 +242,8 @@ class EndpointExchange:
                 return None
             except Failure as failure:
                 call.forget_attempt()
+                if call.upload is not None:
+                    call.record.bytes_up = call.upload.read
                 if failure.status in UNSERVED:
                     attempts.returned(lease, failure)
                     continue
@@ -302,31 +304,27 @@ class EndpointExchange:
         """
         builder = self.upstreams.builders.of(lease.account)
         record, codec = call.record, call.plan.upstream.codec
-        wait = lease.waits[call.stream].limit
-        renewed = False
+
+        async def ask() -> UpstreamResponse | Failure:
+            record.sent_at = time.perf_counter()
+            request = build(builder)
+            if call.row.repeat != "any_failure":
+                request = replace(request, once=True)
+            record.bytes_up, record.bytes_down = len(request.body), 0
+            limit = lease.waits[call.stream].limit
+            answer = await self.upstreams.client.send(request, limit, lease.fell_silent, call)
+            self.upstreams.pool.heard(lease, answer.headers)
+            if answer.is_good:
+                return answer
+            try:
+                body = builder.mask.error(await read_error(answer))
+            finally:
+                record.bytes_down = answer.received
+                answer.close()
+            return refused(codec, answer.status, answer.headers, body)
+
         try:
-            while True:
-                record.sent_at = time.perf_counter()
-                used = None if builder.is_ready else await builder.ready()
-                request = build(builder)
-                if call.row.repeat != "any_failure":
-                    request = replace(request, once=True)
-                record.bytes_up, record.bytes_down = len(request.body), 0
-                answer = await self.upstreams.client.send(request, wait, lease.fell_silent, call)
-                self.upstreams.pool.heard(lease, answer.headers)
-                if answer.is_good:
-                    return answer, builder
-                try:
-                    body = builder.mask.error(await read_error(answer))
-                finally:
-                    record.bytes_down = answer.received
-                    answer.close()
-                failure = refused(codec, answer.status, answer.headers, body)
-                if used is not None and not renewed:
-                    renewed = await builder.renewed(used, failure.status, failure.symptom)
-                    if renewed:
-                        continue
-                raise failure
+            return await builder.carry_out(ask), builder
         except CallError as error:
             raise failed_call(error, call.plan.upstream.name) from None
         except UpstreamError as error:

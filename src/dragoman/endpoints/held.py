@@ -13,7 +13,7 @@ from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.delivery import deliver, read_part
 from dragoman.endpoints.embeddings import embeddings_wire, refuses_base64
 from dragoman.endpoints.exchange import EndpointExchange
-from dragoman.endpoints.members import Members, inserted, replaced
+from dragoman.endpoints.members import Members, with_member
 from dragoman.endpoints.rerank import rerank_wire
 from dragoman.endpoints.table import Row
 from dragoman.endpoints.wire import Wire, passed
@@ -119,10 +119,7 @@ def _lowered(call: EndpointCall, body: bytes, most: int) -> bytes:
     given = token_count(call.members.get(name))
     if given is not None and 0 < given <= most:
         return body
-    if name in call.members.raw:
-        body = replaced(body, name, value, call.members.raw)
-    else:
-        body = inserted(body, name, value)
+    body = with_member(body, name, value, call.members.raw)
     call.members = _members_of(body)
     call.incoming.shared.append((CLAMPED_HEADER, value))
     return body

@@ -67,6 +67,13 @@ def replaced(
     return b"".join([*parts, body[end:]]) if parts else body
 
 
+def with_member(body: bytes, name: str, value: bytes, members: Mapping[str, msgspec.Raw]) -> bytes:
+    """The text of the object of these `members` with this value of one of them, or of one more."""
+    if name in members:
+        return replaced(body, name, value, members)
+    return inserted(body, name, value)
+
+
 def inserted(body: bytes, name: str, value: bytes) -> bytes:
     """The text of an object with one more member, its first."""
     at = body.index(b"{") + 1

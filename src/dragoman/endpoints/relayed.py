@@ -19,7 +19,6 @@ from dragoman.endpoints.members import Members
 from dragoman.endpoints.uploads import Upload, Uploads
 from dragoman.endpoints.wire import path_at, read_passed
 from dragoman.protocols.base import to_json
-from dragoman.serving.failures import Failure
 
 _FIELDS: Mapping[str, int] = {
     "model": 1024,
@@ -54,29 +53,19 @@ class RelayedBodies:
             DragomanError: it cannot be sent; nothing was sent to the client.
             ClientGone: the client left.
         """
-        incoming, record = call.incoming, call.record
-        upload = await self._uploads.form(incoming, _FIELDS, {"model"})
-
-        async def attempt(call: EndpointCall, lease: Lease) -> None:
-            try:
-                await self._attempt(call, lease, upload)
-            except Failure:
-                call.can_repeat = upload.can_repeat
-                record.bytes_up = upload.read
-                raise
-
+        upload = call.upload = await self._uploads.form(call.incoming, _FIELDS, {"model"})
         try:
-            call.members = _members_of(upload, incoming)
+            call.members = _members_of(upload, call.incoming)
             call.names(model_of(call))
-            call.stream = record.stream = call.members.get("stream") is True
+            call.stream = call.record.stream = call.members.get("stream") is True
             self._exchange.resolve(call)
             await self._exchange.admit(call)
-            await self._exchange.run(call, attempt)
+            await self._exchange.run(call, partial(self._attempt, upload))
         finally:
-            record.bytes_up = upload.read
+            call.record.bytes_up = upload.read
             upload.close()
 
-    async def _attempt(self, call: EndpointCall, lease: Lease, upload: Upload) -> None:
+    async def _attempt(self, upload: Upload, call: EndpointCall, lease: Lease) -> None:
         """Call the upstream with one account, and deliver its answer.
 
         Raises:

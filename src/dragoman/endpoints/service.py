@@ -20,44 +20,27 @@ if TYPE_CHECKING:
 Serve = Callable[["EndpointCall"], Awaitable[None]]
 
 
-def _held(exchange: EndpointExchange) -> Serve:
-    from dragoman.endpoints.held import HeldBodies
+def _serving(way: Way, exchange: EndpointExchange) -> Serve:
+    """What serves the rows of a way."""
+    if way == "held":
+        from dragoman.endpoints.held import HeldBodies
 
-    return HeldBodies(exchange).serve
+        return HeldBodies(exchange).serve
+    if way == "relayed":
+        from dragoman.endpoints.relayed import RelayedBodies
 
+        return RelayedBodies(exchange).serve
+    if way == "bound":
+        from dragoman.endpoints.bound import BoundThings
 
-def _relayed(exchange: EndpointExchange) -> Serve:
-    from dragoman.endpoints.relayed import RelayedBodies
+        return BoundThings(exchange).serve
+    if way == "socket":
+        from dragoman.endpoints.realtime.sockets import RealtimeSockets
 
-    return RelayedBodies(exchange).serve
-
-
-def _bound(exchange: EndpointExchange) -> Serve:
-    from dragoman.endpoints.bound import BoundThings
-
-    return BoundThings(exchange).serve
-
-
-def _socket(exchange: EndpointExchange) -> Serve:
-    from dragoman.endpoints.realtime.sockets import RealtimeSockets
-
-    return RealtimeSockets(exchange).serve
-
-
-def _calls(exchange: EndpointExchange) -> Serve:
+        return RealtimeSockets(exchange).serve
     from dragoman.endpoints.realtime.calls import RealtimeCalls
 
     return RealtimeCalls(exchange).serve
-
-
-WAYS: Mapping[Way, Callable[[EndpointExchange], Serve]] = {
-    "held": _held,
-    "relayed": _relayed,
-    "bound": _bound,
-    "socket": _socket,
-    "calls": _calls,
-}
-"""What makes that which serves the rows of each way."""
 
 
 class Endpoints:
@@ -86,7 +69,7 @@ class Endpoints:
 
         serve = self._serving.get(row.way)
         if serve is None:
-            serve = self._serving[row.way] = WAYS[row.way](self._made())
+            serve = self._serving[row.way] = _serving(row.way, self._made())
         return serve(EndpointCall(row, parameters, incoming, caller, record))
 
     def batches(self) -> Batches:

@@ -8,8 +8,8 @@ reads rows; to add one is a row and a test.
 The way of a request:
 
 1. `server/routes.py` finds the row of a path (`PATHS`, `place_of`) and its handler: the row's `way`
-   is a key of `service.WAYS`, which names what serves it. Authentication, allow-lists of addresses
-   and paths, and the content type are those of every route.
+   says what serves it (`service.py`). Authentication, allow-lists of addresses and paths, and the
+   content type are those of every route.
 2. What serves the row makes an `EndpointCall` (`call.py`): the row, the caller, the record.
    `EndpointExchange.resolve` (`exchange.py`) finds the plan of the model as chat does, and leaves
    those of its upstreams that have the endpoint (`vendors.py`, `endpoints` of the configuration);
@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.config import EndpointName
 from dragoman.endpoints import usage as readers
@@ -52,7 +53,7 @@ Repeat = Literal["any_failure", "not_begun", "never"]
 surely not begun, since it creates something. `never`: a change of what one account has."""
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class Row(Struct, frozen=True):
     """One endpoint.
 
     `path` is the path of clients and, unless it is translated, of upstreams; `{id}`, `{below}` and
@@ -65,10 +66,12 @@ class Row(Struct, frozen=True, kw_only=True):
     paid for, or where an answer does not report it.
     """
 
-    method: Literal["GET", "POST", "DELETE"]
     path: str
-    also: tuple[str, ...] = ()
     capability: EndpointName
+    usage: Callable[[Mapping[str, Any]], Measured | None] | None
+    repeat: Repeat
+    method: Literal["GET", "POST", "DELETE"] = "POST"
+    also: tuple[str, ...] = ()
     face: Face = "openai"
     way: Way = "held"
     model: Literal["json", "field", "query", "path", "session", "id", "none"] = "json"
@@ -80,10 +83,8 @@ class Row(Struct, frozen=True, kw_only=True):
     asks_usage: bool = False
     makes: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
-    usage: Callable[[Mapping[str, Any]], Measured | None] | None
     asked: Callable[[Mapping[str, Any]], Measured] = readers.nothing_asked
     unit: Unit | None = "tokens"
-    repeat: Repeat
 
 
 _MESSAGE_BATCHES: Final = "/v1/messages/batches"
@@ -119,172 +120,108 @@ def _bound(
     )
 
 
+_COMPLETIONS: Final = Row(
+    "/v1/completions",
+    "completions",
+    readers.of_tokens,
+    "any_failure",
+    stream="events",
+    output_limit="max_tokens",
+    asks_usage=True,
+)
+_RERANK: Final = Row(
+    "/v1/rerank",
+    "rerank",
+    readers.of_rerank,
+    "any_failure",
+    also=("/rerank", "/v1/reranking"),
+    default_model="rerank",
+    asked=readers.rerank_asked,
+    unit="searches",
+)
+_EDITS: Final = Row(
+    "/v1/images/edits",
+    "images",
+    readers.of_images,
+    "not_begun",
+    way="relayed",
+    model="field",
+    body="multipart",
+    stream="events",
+    asked=readers.images_asked,
+    unit="images",
+)
+_TRANSCRIPTIONS: Final = replace(
+    _EDITS,
+    path="/v1/audio/transcriptions",
+    capability="transcriptions",
+    usage=readers.of_transcription,
+    repeat="any_failure",
+    asked=readers.audio_asked,
+    unit="seconds",
+)
+_EMBEDDED: Final = Row(
+    "/v1beta/models/{model}:embedContent",
+    "embeddings",
+    readers.of_google,
+    "any_failure",
+    face="google",
+    model="path",
+)
+_CALLS: Final = Row(
+    "/v1/realtime/calls",
+    "realtime",
+    readers.of_nothing,
+    "not_begun",
+    way="calls",
+    model="session",
+    body="multipart",
+    takes_secrets=True,
+    makes=("call",),
+    unit=None,
+)
+
 ROWS: Final[tuple[Row, ...]] = (
+    Row("/v1/embeddings", "embeddings", readers.of_tokens, "any_failure"),
     Row(
-        method="POST",
-        path="/v1/embeddings",
-        capability="embeddings",
-        usage=readers.of_tokens,
-        repeat="any_failure",
-    ),
-    Row(
-        method="POST",
-        path="/v1/moderations",
-        capability="moderations",
+        "/v1/moderations",
+        "moderations",
+        readers.of_nothing,
+        "any_failure",
         default_model="omni-moderation-latest",
-        usage=readers.of_nothing,
         unit=None,
-        repeat="any_failure",
     ),
+    _COMPLETIONS,
+    replace(_COMPLETIONS, path="/beta/completions", capability="fim"),
+    replace(_COMPLETIONS, path="/v1/fim/completions", capability="fim", asks_usage=False),
     Row(
-        method="POST",
-        path="/v1/completions",
-        capability="completions",
-        stream="events",
-        output_limit="max_tokens",
-        asks_usage=True,
-        usage=readers.of_tokens,
-        repeat="any_failure",
-    ),
-    Row(
-        method="POST",
-        path="/v1/fim/completions",
-        capability="fim",
-        stream="events",
-        output_limit="max_tokens",
-        usage=readers.of_tokens,
-        repeat="any_failure",
-    ),
-    Row(
-        method="POST",
-        path="/beta/completions",
-        capability="fim",
-        stream="events",
-        output_limit="max_tokens",
-        asks_usage=True,
-        usage=readers.of_tokens,
-        repeat="any_failure",
-    ),
-    Row(
-        method="POST",
-        path="/infill",
-        capability="infill",
+        "/infill",
+        "infill",
+        readers.of_llama_cpp,
+        "any_failure",
         model="none",
         default_model="infill",
         stream="events",
         output_limit="n_predict",
-        usage=readers.of_llama_cpp,
-        repeat="any_failure",
     ),
+    _RERANK,
+    replace(_RERANK, path="/v2/rerank", also=(), face="cohere", default_model=""),
+    replace(_EDITS, path="/v1/images/generations", way="held", model="json", body="json"),
+    _EDITS,
+    replace(_EDITS, path="/v1/images/variations", stream="none"),
+    _TRANSCRIPTIONS,
+    replace(_TRANSCRIPTIONS, path="/v1/audio/translations", stream="none"),
     Row(
-        method="POST",
-        path="/v2/rerank",
-        capability="rerank",
-        face="cohere",
-        usage=readers.of_rerank,
-        asked=readers.rerank_asked,
-        unit="searches",
-        repeat="any_failure",
-    ),
-    Row(
-        method="POST",
-        path="/v1/rerank",
-        also=("/rerank", "/v1/reranking"),
-        capability="rerank",
-        default_model="rerank",
-        usage=readers.of_rerank,
-        asked=readers.rerank_asked,
-        unit="searches",
-        repeat="any_failure",
-    ),
-    Row(
-        method="POST",
-        path="/v1/images/generations",
-        capability="images",
-        stream="events",
-        usage=readers.of_images,
-        asked=readers.images_asked,
-        unit="images",
-        repeat="not_begun",
-    ),
-    Row(
-        method="POST",
-        path="/v1/images/edits",
-        capability="images",
-        way="relayed",
-        model="field",
-        body="multipart",
-        stream="events",
-        usage=readers.of_images,
-        asked=readers.images_asked,
-        unit="images",
-        repeat="not_begun",
-    ),
-    Row(
-        method="POST",
-        path="/v1/images/variations",
-        capability="images",
-        way="relayed",
-        model="field",
-        body="multipart",
-        usage=readers.of_images,
-        asked=readers.images_asked,
-        unit="images",
-        repeat="not_begun",
-    ),
-    Row(
-        method="POST",
-        path="/v1/audio/transcriptions",
-        capability="transcriptions",
-        way="relayed",
-        model="field",
-        body="multipart",
-        stream="events",
-        usage=readers.of_transcription,
-        asked=readers.audio_asked,
-        unit="seconds",
-        repeat="any_failure",
-    ),
-    Row(
-        method="POST",
-        path="/v1/audio/translations",
-        capability="transcriptions",
-        way="relayed",
-        model="field",
-        body="multipart",
-        usage=readers.of_transcription,
-        asked=readers.audio_asked,
-        unit="seconds",
-        repeat="any_failure",
-    ),
-    Row(
-        method="POST",
-        path="/v1/audio/speech",
-        capability="speech",
+        "/v1/audio/speech",
+        "speech",
+        readers.of_speech,
+        "not_begun",
         stream="bytes",
-        usage=readers.of_speech,
         asked=readers.characters_asked,
         unit="characters",
-        repeat="not_begun",
     ),
-    Row(
-        method="POST",
-        path="/v1beta/models/{model}:embedContent",
-        capability="embeddings",
-        face="google",
-        model="path",
-        usage=readers.of_google,
-        repeat="any_failure",
-    ),
-    Row(
-        method="POST",
-        path="/v1beta/models/{model}:batchEmbedContents",
-        capability="embeddings",
-        face="google",
-        model="path",
-        usage=readers.of_google,
-        repeat="any_failure",
-    ),
+    _EMBEDDED,
+    replace(_EMBEDDED, path="/v1beta/models/{model}:batchEmbedContents"),
     _bound("POST", "/v1/files", "files", "file", face="by_header", body="multipart"),
     _bound("GET", "/v1/files", "files", "file", face="by_header"),
     _bound("GET", "/v1/files/{id}", "files", "file", face="by_header"),
@@ -332,52 +269,37 @@ ROWS: Final[tuple[Row, ...]] = (
     _bound("POST", "/v1/containers/{id}/{below}", "containers", body="multipart"),
     _bound("DELETE", "/v1/containers/{id}/{below}", "containers"),
     Row(
+        "/v1/realtime",
+        "realtime",
+        readers.of_nothing,
+        "not_begun",
         method="GET",
-        path="/v1/realtime",
-        capability="realtime",
         way="socket",
         model="query",
         body="none",
         stream="socket",
         takes_secrets=True,
         uses=("call",),
-        usage=readers.of_nothing,
-        repeat="not_begun",
     ),
-    Row(
-        method="POST",
+    replace(
+        _CALLS,
         path="/v1/realtime/client_secrets",
-        capability="realtime",
-        way="calls",
-        model="session",
-        usage=readers.of_nothing,
-        unit=None,
         repeat="any_failure",
+        body="json",
+        takes_secrets=False,
+        makes=(),
     ),
-    Row(
-        method="POST",
-        path="/v1/realtime/calls",
-        capability="realtime",
-        way="calls",
-        model="session",
-        body="multipart",
-        takes_secrets=True,
-        makes=("call",),
-        usage=readers.of_nothing,
-        unit=None,
-        repeat="not_begun",
-    ),
+    _CALLS,
     *(
         Row(
-            method="POST",
-            path=f"/v1/realtime/calls/{{id}}/{action}",
-            capability="realtime",
+            f"{_CALLS.path}/{{id}}/{action}",
+            "realtime",
+            readers.of_nothing,
+            "never",
             way="calls",
             model="id",
             uses=("call",),
-            usage=readers.of_nothing,
             unit=None,
-            repeat="never",
         )
         for action in ("accept", "reject", "refer", "hangup")
     ),

@@ -42,13 +42,12 @@ def of_nothing(answer: JsonObject) -> Measured:
 
 def of_tokens(answer: JsonObject) -> Measured | None:
     """The `usage` of OpenAI's endpoints, by either of its vocabularies."""
-    usage = _object(answer.get("usage"))
-    given = _first(usage, "prompt_tokens", "input_tokens", "total_tokens")
+    usage = json_object(answer.get("usage"))
+    given = first_count(usage, "prompt_tokens", "input_tokens", "total_tokens")
     if given is None:
         return None
-    output = _first(usage, "completion_tokens", "output_tokens") or 0
-    details = _object(usage.get("prompt_tokens_details"))
-    cached = token_count(details.get("cached_tokens"))
+    output = first_count(usage, "completion_tokens", "output_tokens") or 0
+    cached = _detail(usage.get("prompt_tokens_details"), "cached_tokens")
     return Measured(Usage(input=given, output=output, cached=cached))
 
 
@@ -72,21 +71,19 @@ def of_images(answer: JsonObject) -> Measured | None:
     # An event that completes an image has that one.
     is_partial = str(answer.get("type")).endswith(".partial_image")
     images = len(data) if isinstance(data, list) else int("b64_json" in answer and not is_partial)
-    usage = _object(answer.get("usage"))
+    usage = json_object(answer.get("usage"))
     given = token_count(usage.get("input_tokens"))
     if given is None:
         return _images(images) if images else None
-    drawn = _object(answer.get("svg_usage"))
+    drawn = json_object(answer.get("svg_usage"))
     given += token_count(drawn.get("input_tokens")) or 0
     output = (token_count(usage.get("output_tokens")) or 0) + (
         token_count(drawn.get("output_tokens")) or 0
     )
-    details = _object(usage.get("input_tokens_details"))
-    made = _object(usage.get("output_tokens_details"))
     units = Units(
         images=images,
-        image_input=min(token_count(details.get("image_tokens")) or 0, given),
-        image_output=min(token_count(made.get("image_tokens")) or 0, output),
+        image_input=min(_detail(usage.get("input_tokens_details"), "image_tokens") or 0, given),
+        image_output=min(_detail(usage.get("output_tokens_details"), "image_tokens") or 0, output),
     )
     return Measured(Usage(input=given, output=output), units)
 
@@ -102,18 +99,25 @@ def with_images(before: Measured, more: Measured) -> Measured:
 
 
 def of_transcription(answer: JsonObject) -> Measured | None:
-    """Tokens, of which those of audio have a rate of their own, or seconds of audio."""
-    usage = _object(answer.get("usage"))
+    """Tokens of text, audio and images, each of which have a rate of their own, or seconds of
+    audio."""
+    usage = json_object(answer.get("usage"))
     seconds = usage.get("seconds") if usage.get("type") == "duration" else answer.get("duration")
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < 1e9:
         return Measured(Usage(), Units(seconds=float(seconds)))
     given = token_count(usage.get("input_tokens"))
     if given is None:
         return None
-    details = _object(usage.get("input_token_details"))
-    heard = min(token_count(details.get("audio_tokens")) or 0, given)
     output = token_count(usage.get("output_tokens")) or 0
-    return Measured(Usage(input=given, output=output), Units(audio_input=heard))
+    # Both spellings are in use.
+    read = usage.get("input_token_details") or usage.get("input_tokens_details")
+    made = usage.get("output_token_details") or usage.get("output_tokens_details")
+    units = Units(
+        audio_input=min(_detail(read, "audio_tokens") or 0, given),
+        image_input=min(_detail(read, "image_tokens") or 0, given),
+        audio_output=min(_detail(made, "audio_tokens") or 0, output),
+    )
+    return Measured(Usage(input=given, output=output, cached=_detail(read, "cached_tokens")), units)
 
 
 def audio_asked(members: JsonObject) -> Measured:
@@ -133,14 +137,14 @@ _HEARD_TOKENS, _WRITTEN_TOKENS = 10, 4
 
 def of_rerank(answer: JsonObject) -> Measured | None:
     """Searches, as Cohere bills them, or tokens; where an answer has neither, one search."""
-    meta = _object(answer.get("meta"))
-    billed = _object(meta.get("billed_units"))
+    meta = json_object(answer.get("meta"))
+    billed = json_object(meta.get("billed_units"))
     searches = token_count(billed.get("search_units"))
-    tokens = _first(_object(answer.get("usage")), "total_tokens", "prompt_tokens")
+    tokens = first_count(json_object(answer.get("usage")), "total_tokens", "prompt_tokens")
     if tokens is None:
-        tokens = _first(billed, "input_tokens")
+        tokens = first_count(billed, "input_tokens")
     if tokens is None:
-        tokens = _first(_object(meta.get("tokens")), "input_tokens")
+        tokens = first_count(json_object(meta.get("tokens")), "input_tokens")
     is_estimated = searches is None and tokens is None
     found = 1 if is_estimated else searches
     return Measured(Usage(input=tokens or 0, searches=found), estimated=is_estimated)
@@ -148,14 +152,16 @@ def of_rerank(answer: JsonObject) -> Measured | None:
 
 def of_google(answer: JsonObject) -> Measured | None:
     """The counts of Google's embeddings, in the answer or with each of them."""
-    given = _first(_object(answer.get("usageMetadata")), "promptTokenCount", "totalTokenCount")
+    given = first_count(
+        json_object(answer.get("usageMetadata")), "promptTokenCount", "totalTokenCount"
+    )
     if given is not None:
         return Measured(Usage(input=given))
     total = None
     embeddings = answer.get("embeddings") or [answer.get("embedding")]
     for one in embeddings if isinstance(embeddings, list) else ():
-        statistics = _object(_object(one).get("statistics"))
-        counted = _first(statistics, "tokenCount", "token_count")
+        statistics = json_object(json_object(one).get("statistics"))
+        counted = first_count(statistics, "tokenCount", "token_count")
         if counted is not None:
             total = (total or 0) + counted
     return None if total is None else Measured(Usage(input=total))
@@ -193,11 +199,17 @@ _SPOKEN_CHARACTERS, _SPOKEN_TOKENS = 15, 20
 """Characters that are spoken in a second, and the tokens of a second of sound."""
 
 
-def _object(value: object) -> JsonObject:
+def json_object(value: object) -> JsonObject:
+    """A value that should be an object; an empty one if it is none."""
     return value if isinstance(value, dict) else {}
 
 
-def _first(counts: JsonObject, *names: str) -> int | None:
+def _detail(details: object, name: str) -> int | None:
+    return token_count(json_object(details).get(name))
+
+
+def first_count(counts: JsonObject, *names: str) -> int | None:
+    """The first of these members that is a number of tokens."""
     for name in names:
         if (count := token_count(counts.get(name))) is not None:
             return count

@@ -11,7 +11,7 @@ from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.config import Server, Upstream
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.endpoints.call import EndpointCall
-from dragoman.endpoints.members import Members, inserted, replaced
+from dragoman.endpoints.members import Members, inserted, replaced, with_member
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 
@@ -50,10 +50,7 @@ def passed(call: EndpointCall, body: bytes) -> Wire:
     if row.asks_usage and call.stream and not call.wants_usage:
         options = call.members.get("stream_options")
         asked = to_json({**(options if isinstance(options, dict) else {}), "include_usage": True})
-        if "stream_options" in call.members.raw:
-            body = replaced(body, "stream_options", asked)
-        else:
-            body = inserted(body, "stream_options", asked)
+        body = with_member(body, "stream_options", asked, call.members.raw)
     path, is_root = path_at(call.plan.upstream, row.path, model)
     return Wire(path, [body], lambda answers: read_passed(call, answers[0]), is_root)
 

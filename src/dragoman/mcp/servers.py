@@ -15,7 +15,7 @@ from dragoman.accounts.credentials.authorising import (
     account_of,
     authoriser_of,
 )
-from dragoman.accounts.decide.symptoms import symptom_of_answer
+from dragoman.accounts.decide.symptoms import Symptom, symptom_of_answer
 from dragoman.canonical.masking import Mask
 from dragoman.config.mcp import McpServer
 from dragoman.upstream.client import UpstreamClient
@@ -74,19 +74,12 @@ class Server:
             NoCredential: there is nothing to authorise the call by.
             CallError: there is no answer.
         """
-        authoriser = self._authoriser
-        if authoriser is None:
+
+        async def call() -> UpstreamResponse:
             return await client.send(self._request(method, headers, body, once))
-        await authoriser.ready()
-        used = authoriser.current
-        answer = await client.send(self._request(method, headers, body, once))
-        if answer.status != _UNAUTHORISED:
-            return answer
-        symptom = symptom_of_answer(answer.status, answer.headers, None, time.time())
-        if not await authoriser.renewed(used, answer.status, symptom):
-            return answer
-        answer.close()
-        return await client.send(self._request(method, headers, body, once))
+
+        authoriser = self._authoriser
+        return await (call() if authoriser is None else authoriser.carry_out(call, _refusal))
 
     def _request(
         self, method: Method, headers: Mapping[str, str], body: bytes, once: bool
@@ -105,3 +98,9 @@ class Server:
             once=once,
             timeouts=_TIMEOUTS,
         )
+
+
+def _refusal(answer: UpstreamResponse) -> Symptom | None:
+    if answer.status != _UNAUTHORISED:
+        return None
+    return symptom_of_answer(answer.status, answer.headers, None, time.time())

@@ -143,7 +143,7 @@ class TelemetryEndpoint:
         if media not in (b"application/json", _PROTOBUF):
             message = "Telemetry must be application/json or application/x-protobuf."
             raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, message)
-        body = await incoming.received_body(MOST_BYTES)
+        body = await incoming.body(MOST_BYTES, as_received=True)
         if self._base is not None:
             headers = tuple(
                 (name.decode(), incoming.headers[name].decode("latin-1"))

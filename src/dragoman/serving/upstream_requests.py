@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
 import dragoman
 from dragoman.accounts.credentials.account_credentials import Credentials, NoCredential
-from dragoman.accounts.credentials.authorising import Outgoing, authoriser_of
+from dragoman.accounts.credentials.authorising import Outcome, Outgoing, authoriser_of
 from dragoman.accounts.credentials.decide.refreshing import Credential
 from dragoman.accounts.credentials.place import place_of
 from dragoman.accounts.decide.symptoms import Symptom
@@ -16,7 +16,7 @@ from dragoman.canonical.masking import Mask
 from dragoman.config import Account, Secret, Upstream
 from dragoman.config.credentials import secrets_of
 from dragoman.protocols.base import ModelList, auth_header
-from dragoman.serving.failures import Unauthorised
+from dragoman.serving.failures import Failure, Unauthorised
 from dragoman.upstream.request import BodySource, SocketUse, Timeouts, TlsSettings, UpstreamRequest
 from dragoman.upstream.urls import join_url, parse_url, unversioned
 
@@ -171,6 +171,26 @@ class UpstreamRequestBuilder:
         except NoCredential as error:
             raise Unauthorised(str(error)) from None
 
+    async def carry_out(self, call: Callable[[], Awaitable[Outcome | Failure]]) -> Outcome:
+        """The outcome of a call, which is made once it can be authorised: once more, with another
+        credential, if the first was refused as expired.
+
+        Raises:
+            Unauthorised: it cannot be authorised.
+            Failure: that which `call` has returned.
+            Exception: `call`'s own.
+        """
+        if self._authoriser is None:
+            outcome = await call()
+        else:
+            try:
+                outcome = await self._authoriser.carry_out(call, _refusal)
+            except NoCredential as error:
+                raise Unauthorised(str(error)) from None
+        if isinstance(outcome, Failure):
+            raise outcome
+        return outcome
+
     def post(
         self,
         path: str,
@@ -313,6 +333,10 @@ class UpstreamRequestBuilders:
             if len(self._made) > _MOST_MADE:
                 del self._made[next(iter(self._made))]
         return made[1]
+
+
+def _refusal(outcome: object) -> Symptom | None:
+    return outcome.symptom if isinstance(outcome, Failure) else None
 
 
 def _revealed(headers: Mapping[str, Secret]) -> dict[str, Header]:

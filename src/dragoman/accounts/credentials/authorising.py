@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 from dragoman.accounts.credentials.account_credentials import (
     PREPARING,
@@ -30,6 +30,8 @@ from dragoman.config.credentials import AwsCredentials
 from dragoman.config.mcp import McpServer
 
 _log = logging.getLogger("dragoman.accounts")
+
+Outcome = TypeVar("Outcome")
 
 
 class Outgoing(NamedTuple):
@@ -124,6 +126,27 @@ class Authoriser:
             return False
         await self._obtained.renew(used)
         return True
+
+    async def carry_out(
+        self,
+        call: Callable[[], Awaitable[Outcome]],
+        refusal: Callable[[Outcome], Symptom | None],
+    ) -> Outcome:
+        """Make a call once it can be authorised, and once more, with another credential, where
+        `refusal` finds in its outcome that the service refused the first as expired.
+
+        Raises:
+            NoCredential: there is none.
+            Exception: `call`'s own.
+        """
+        await self.ready()
+        used = self.current
+        outcome = await call()
+        refused = refusal(outcome)
+        if refused is None or not await self.renewed(used, refused.status, refused):
+            return outcome
+        del outcome  # An answer that nobody holds is closed.
+        return await call()
 
     def secrets(self) -> Iterator[str]:
         """What must not be shown of what requests are authorised by now."""

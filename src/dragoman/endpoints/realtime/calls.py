@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from math import inf
 from typing import Any
@@ -38,13 +38,14 @@ from dragoman.endpoints.realtime.sockets import (
     presented_secret,
 )
 from dragoman.endpoints.usage import Measured
-from dragoman.endpoints.wire import gateway_url
+from dragoman.endpoints.wire import gateway_url, members_of
 from dragoman.jsontext import JsonError, decoder, object_of
 from dragoman.protocols.base import to_json
 from dragoman.serving.failures import Failure
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.upstream.relayed_socket import RelayedSocket
 from dragoman.upstream.request import UpstreamRequest
+from dragoman.upstream.response import UpstreamResponse
 
 _log = logging.getLogger("dragoman.gateway")
 
@@ -118,8 +119,8 @@ class RealtimeCalls:
 
         async def attempt(call: EndpointCall, lease: Lease) -> None:
             named = replaced(body, "session", _renamed(session, call))
-            answer = await self._answer(call, lease, _posted("/client_secrets", named))
-            members = _members(answer.body)
+            answer, content = await self._answer(call, lease, _posted("/client_secrets", named))
+            members = members_of(content)
             value, ends = members.get("value"), members.get("expires_at")
             if not isinstance(value, str) or not value:
                 raise UpstreamError.unreadable("it has no client secret")
@@ -128,7 +129,7 @@ class RealtimeCalls:
             kept = ClientSecret(caller.name, call.model, lease.account.name, value, expires)
             own = await secrets.keep(kept)
             # Wherever it stands, and however it is written.
-            shown = replaced(answer.body, "value", to_json(own))
+            shown = replaced(content, "value", to_json(own))
             shown = shown.replace(value.encode(), own.encode())
             shown = replaced(shown, "expires_at", b"%d" % expires)
             base = gateway_url(incoming, self._exchange.server).encode("latin-1")
@@ -164,7 +165,7 @@ class RealtimeCalls:
             if "model" in query:
                 path += f"?{urlencode({**query, 'model': call.plan.target.model})}"
             try:
-                answer = await self._answer(
+                answer, content = await self._answer(
                     call, lease, _posted(path, given, media.decode("latin-1"), secret)
                 )
             except Failure as failure:
@@ -190,9 +191,7 @@ class RealtimeCalls:
             self._parts.watching.add(task)
             task.add_done_callback(self._parts.watching.discard)
             headers = [(b"location", f"/v1/realtime/calls/{name}".encode())]
-            incoming.reply(
-                answer.status, answer.body, headers, b"content-type: application/sdp\r\n"
-            )
+            incoming.reply(answer.status, content, headers, b"content-type: application/sdp\r\n")
 
         try:
             await self._exchange.run(call, attempt)
@@ -227,8 +226,8 @@ class RealtimeCalls:
         media = incoming.headers.get(b"content-type", b"application/json").decode("latin-1")
 
         async def attempt(call: EndpointCall, lease: Lease) -> None:
-            answer = await self._answer(call, lease, _posted(path, body, media))
-            incoming.reply(answer.status, answer.body)
+            answer, content = await self._answer(call, lease, _posted(path, body, media))
+            incoming.reply(answer.status, content)
 
         await self._exchange.run(call, attempt)
 
@@ -237,20 +236,13 @@ class RealtimeCalls:
         call: EndpointCall,
         lease: Lease,
         build: Callable[[UpstreamRequestBuilder], UpstreamRequest],
-    ) -> _Answer:
+    ) -> tuple[UpstreamResponse, bytes]:
+        """A good answer of the upstream, and its body."""
         answer, builder = await self._exchange.send(call, lease, build)
         body = await read_part(call, answer, builder.mask)
         call.begins(lease)
         lease.succeeded()
-        return _Answer(answer.status, answer.headers, body)
-
-
-class _Answer(Struct, frozen=True):
-    """A good answer of an upstream, whole."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+        return answer, body
 
 
 class _Watched:
@@ -360,10 +352,3 @@ def _session_part(media: bytes, body: bytes) -> slice | None:
         raise InvalidRequest.at("", f"The body is malformed: {bad}.") from None
     found = scanner.fields.get("session")
     return None if found is None else slice(found.start, found.end)
-
-
-def _members(body: bytes) -> Mapping[str, Any]:
-    found = object_of(body)
-    if found is None:
-        raise UpstreamError.unreadable("it is no JSON object")
-    return found

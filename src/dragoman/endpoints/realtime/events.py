@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from dragoman.canonical.errors import Fault, FaultKind
-from dragoman.canonical.usage import Units, Usage
-from dragoman.endpoints.usage import Measured
+from dragoman.endpoints.usage import Measured, json_object, of_transcription
 from dragoman.jsontext import JsonError, decoder, object_of
 from dragoman.protocols.base import to_json
-from dragoman.protocols.numbers import token_count
 
 CANCEL = b'{"type":"response.cancel"}'
 """Ends the answer that is being given; what it used is reported all the same."""
@@ -58,9 +55,9 @@ def heard(message: bytes) -> Heard:
     if kind == "response.created":
         return Heard("began")
     if kind == "response.done":
-        return Heard("answered", measured(_object(event.response).get("usage")))
+        return Heard("answered", of_transcription(json_object(event.response)))
     if kind == _TRANSCRIBED:
-        return Heard("transcribed", measured(event.usage))
+        return Heard("transcribed", of_transcription({"usage": event.usage}))
     if kind in ("session.created", "session.updated"):
         return Heard("configured", model=transcriber_of(event.session))
     return NOTHING
@@ -68,35 +65,11 @@ def heard(message: bytes) -> Heard:
 
 def transcriber_of(session: object) -> str:
     """The model that transcribes the speech of a session; empty if none does."""
-    given = _object(_object(_object(session).get("audio")).get("input"))
+    given = json_object(json_object(json_object(session).get("audio")).get("input"))
     # Sessions of the older form have it at the top.
-    found = given.get("transcription") or _object(session).get("input_audio_transcription")
-    model = _object(found).get("model")
+    found = given.get("transcription") or json_object(session).get("input_audio_transcription")
+    model = json_object(found).get("model")
     return model if isinstance(model, str) else ""
-
-
-def measured(usage: object) -> Measured | None:
-    """The usage in an event; None if it has none."""
-    members = _object(usage)
-    if members.get("type") == "duration":
-        seconds = members.get("seconds")
-        if isinstance(seconds, int | float) and 0 <= seconds < _MOST_UNITS:
-            return Measured(Usage(), Units(seconds=seconds))
-        return None
-    given = token_count(members.get("input_tokens"))
-    if given is None:
-        return None
-    output = token_count(members.get("output_tokens")) or 0
-    # Both spellings are in use.
-    of_input = _object(members.get("input_token_details") or members.get("input_tokens_details"))
-    of_output = _object(members.get("output_token_details") or members.get("output_tokens_details"))
-    cached = token_count(of_input.get("cached_tokens"))
-    units = Units(
-        audio_input=min(token_count(of_input.get("audio_tokens")) or 0, given),
-        image_input=min(token_count(of_input.get("image_tokens")) or 0, given),
-        audio_output=min(token_count(of_output.get("audio_tokens")) or 0, output),
-    )
-    return Measured(Usage(input=given, output=output, cached=cached), units)
 
 
 def error_event(fault: Fault) -> bytes:
@@ -114,7 +87,3 @@ _TYPES = {
     FaultKind.UNAUTHENTICATED: "invalid_request_error",
     FaultKind.FORBIDDEN: "invalid_request_error",
 }
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -162,33 +162,29 @@ async def open_socket(
         Failure: it is refused, or there is none.
         DragomanError: as `check_refused`.
     """
-    upstreams, record = exchange.upstreams, call.record
+    upstreams, upstream = exchange.upstreams, call.plan.upstream
     builder = upstreams.builders.of(lease.account)
-    upstream, renewed = call.plan.upstream, False
+
+    async def ask() -> RelayedSocket | Failure:
+        call.record.sent_at = time.perf_counter()
+        try:
+            return await upstreams.client.open_socket(_handshake(call, builder, query, secret))
+        except HandshakeFailed as failed:
+            if not failed.status:
+                raise ConnectTimeout("the handshake was not answered") from None
+            body = builder.mask.error(failed.body)
+            failure = refused(upstream.codec, failed.status, failed.headers, body)
+            check_refused(secret, failure)
+            return failure
+
     try:
-        while True:
-            record.sent_at = time.perf_counter()
-            used = None if builder.is_ready else await builder.ready()
-            request = _handshake(call, builder, query, secret)
-            try:
-                opened = await upstreams.client.open_socket(request)
-            except HandshakeFailed as failed:
-                if not failed.status:
-                    raise ConnectTimeout("the handshake was not answered") from None
-                body = builder.mask.error(failed.body)
-                failure = refused(upstream.codec, failed.status, failed.headers, body)
-                check_refused(secret, failure)
-                if used is not None and not renewed:
-                    renewed = await builder.renewed(used, failure.status, failure.symptom)
-                    if renewed:
-                        continue
-                raise failure from None
-            upstreams.pool.heard(lease, opened.headers)
-            call.begins(lease)
-            lease.succeeded()
-            return opened
+        opened = await builder.carry_out(ask)
     except CallError as error:
         raise failed_call(error, upstream.name) from None
+    upstreams.pool.heard(lease, opened.headers)
+    call.begins(lease)
+    lease.succeeded()
+    return opened
 
 
 def _handshake(
