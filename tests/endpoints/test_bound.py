@@ -389,6 +389,42 @@ def test_no_form_and_no_encoding_hides_a_file_of_another(opened: Gateways) -> No
     assert "utf-16" not in dict(service.last.headers)["content-type"]
 
 
+_LIMITS = """
+[[clients.limits]]
+kind = "requests"
+window = "total"
+amount = {requests}
+[[clients.limits]]
+kind = "tokens"
+window = "total"
+amount = 60
+"""
+
+
+def test_what_is_asked_of_a_thing_counts_as_a_request_and_nothing_else(opened: Gateways) -> None:
+    """Reading, cancelling and deleting take from limits of requests, as the service is asked; who
+    has spent all tokens can still do so, and make nothing new."""
+    service = opened.simulator
+    mine = opened.openai(opened.open(_LIMITS.format(requests=6)))
+    file = mine.files.create(file=b"x", purpose="user_data").id
+    upload = mine.uploads.create(bytes=1, filename="a", purpose="user_data", mime_type="text/plain")
+    said: Any = [{"role": "user", "content": "[[sim: scenario=cached_usage]]"}]
+    mine.chat.completions.create(model="my-model", messages=said, max_tokens=1)
+    with pytest.raises(openai.RateLimitError):
+        mine.files.create(file=b"y", purpose="user_data")
+    assert mine.files.content(file).read() == b"x"
+    assert [one.id for one in mine.files.list()] == [file]
+    assert mine.uploads.cancel(upload.id).status == "cancelled"
+    assert mine.files.retrieve(file).id == file
+    asked = len(service.requests)
+    for ask in (mine.files.retrieve, mine.files.content, mine.files.delete):
+        with pytest.raises(openai.RateLimitError):
+            ask(file)
+    with pytest.raises(openai.RateLimitError):
+        mine.uploads.cancel(upload.id)
+    assert len(service.requests) == asked
+
+
 @pytest.mark.parametrize(
     "query", ["limit=000000001" + "0" * 5000, "limit=" + "9" * 5000, "&".join(["a=1"] * 300)]
 )

@@ -125,10 +125,12 @@ class BoundThings:
             if len(used) != 1:
                 raise InvalidRequest.at("input_file_id", "must be the only file that is named")
             self._check_file(call, Noted.of(used[0].details), sending)
-        if row.method == "POST":
+        if row.model == "id":
+            await self._exchange.admit_unpriced(call)
+        else:
             await self._exchange.admit(call)
-        if row.model == "none" and row.makes[0] in BATCHES:
-            sending.held = await self._batches.reserve(call, sending.shares)
+            if row.makes[0] in BATCHES:
+                sending.held = await self._batches.reserve(call, sending.shares)
         if row.method == "DELETE" and row.makes and thing is not None and thing.due is not None:
             # What it came to cannot be learned any more afterwards.
             is_known = await self._batches.look(thing)

@@ -136,6 +136,16 @@ class EndpointExchange:
         if call.caller.is_limited:
             await self._admission.admit_expected(*_whose(call), partial(self._expected, call))
 
+    async def admit_unpriced(self, call: EndpointCall) -> None:
+        """As `admit`, for what uses nothing that is paid for: at the limits of requests alone, so
+        that whoever has spent a budget can still read, cancel and delete what there is.
+
+        Raises:
+            DragomanError, ClientGone: as `admit`.
+        """
+        self._begin(call)
+        await self._admission.admit_call(call.incoming, call.caller, call.record)
+
     def _begin(self, call: EndpointCall) -> None:
         incoming, record, recording = call.incoming, call.record, self._recording
         if recording.attributor is not None:

@@ -217,7 +217,7 @@ class RealtimeCalls:
         found = await self._parts.secrets().find_call(name, call.caller.name)
         self._resolve(call, found.model)
         call.only = found.account
-        await self._exchange.admit(call)
+        await self._exchange.admit_unpriced(call)
         if body.strip():
             if object_of(body) is None:
                 raise InvalidRequest.at("", "The body must be a JSON object.")
