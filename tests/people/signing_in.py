@@ -46,8 +46,10 @@ def config(upstream: str, store: Path, provider: Provider, **more: Any) -> Confi
         "login_notice": "Be kind.",
         **more,
     }
+    made = config_for(upstream)
     return replace(
-        config_for(upstream),
+        made,
+        upstreams=tuple([replace(one, endpoints=("realtime",)) for one in made.upstreams]),
         clients=(),
         teams=(Team(name="eng"),),
         storage=Storage(path=str(store), key=Secret("a key of the store"), sync_s=0.05),

@@ -14,10 +14,12 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey, OKPKey
 
+from dragoman.edge import websockets
 from dragoman.lab.provider import Provider, serving
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.http import Answer, call
 from tests.people.signing_in import ADA, BOB, PEOPLE, PUBLIC, House, ask, house, post
+from tests.websocket.client import Socket, handshake
 
 """The address of several gateways."""
 
@@ -126,6 +128,32 @@ def test_a_revoked_session_is_refused_with_one_answer(home: House, which: str) -
     assert refused.json["error"]["type"] == "authentication_error"
     assert home.refresh(tokens["refresh_token"]).status == 401
     assert ("sign_out", ADA) in home.audited()
+
+
+def test_a_realtime_session_ends_with_the_sign_out(
+    home: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And with no other session of the same person."""
+    monkeypatch.setattr(websockets, "PING_S", 0.1)
+    mine, other = home.session(), home.session()
+    opened = [
+        Socket(
+            home.url,
+            handshake(authorization=f"Bearer {one['access_token']}"),
+            path="/v1/realtime?model=chat/sim-voice",
+        )
+        for one in (mine, other)
+    ]
+    for one in opened:
+        assert one.event()["type"] == "session.created"
+    assert revoked(home, mine["refresh_token"]).status == 200
+    told = opened[0].event()
+    assert (told["type"], told["error"]["code"]) == ("error", "invalid_api_key")
+    assert opened[0].closed().code == 1008
+    opened[1].send({"type": "response.create"})
+    assert opened[1].event()["type"] == "response.created"
+    for one in opened:
+        one.sock.close()
 
 
 def test_revoking_what_is_nothing_is_no_error(home: House) -> None:

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import WebSocket
+from dragoman.edge import websockets
 from dragoman.endpoints.realtime import events
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
@@ -247,6 +248,25 @@ def test_a_session_ends_with_its_key(simulator: RunningSimulator) -> None:
         told = answers_until_error(sock)
         assert told[-1]["error"]["code"] == "invalid_api_key"
         assert sock.closed().code == 1008
+
+
+@pytest.mark.parametrize("answering", [False, True])
+def test_a_silent_session_ends_with_its_key(
+    simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch, answering: bool
+) -> None:
+    """Realtime WebSocket: the key is looked at in silence, too; an answer that is being given then
+    is counted."""
+    monkeypatch.setattr(websockets, "PING_S", 0.1)
+    fresh(simulator)
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+    with gateway_over(simulator, expires=soon) as (gateway, lines), session(gateway) as sock:
+        if answering:
+            sock.send({**CREATE, "response": {"metadata": {"hold": "yes"}}})
+            assert sock.event()["type"] == "response.created"
+        told = sock.event()
+        assert (told["type"], told["error"]["code"]) == ("error", "invalid_api_key")
+        assert sock.closed().code == 1008
+        until(lambda: len(answers(lines)) == answering)
 
 
 def test_a_client_that_does_not_read_is_waited_for(

@@ -79,8 +79,21 @@ class Keyring:
             raise self._denied(error.denial, str(error)) from None
         return caller
 
-    def named(self, name: str) -> Caller:
-        """The caller of that name, for work that was begun with its key, whatever its address.
+    def digest_in(self, headers: Mapping[bytes, bytes]) -> bytes | None:
+        """The digest of the secret with which a request was let in; None if it has none, or a
+        client secret in its place."""
+        key = presented_key(headers)
+        if key is None or key.startswith(SECRET_PREFIX):
+            return None
+        try:
+            return self.ring.digest_of(key, time.time())
+        except Denied:
+            return None
+
+    def named(self, name: str, digest: bytes | None = None) -> Caller:
+        """The caller of that name, for work that was begun with its key, whatever its address. With
+        a `digest` (see `digest_in`), only as long as that secret is good: an access token may have
+        lapsed since, but not its session.
 
         Raises:
             DragomanError: as `identify`.
@@ -88,6 +101,8 @@ class Keyring:
         if self.is_open:
             return self._anyone
         caller = self.ring.caller(name)
+        if caller is not None and digest and not self.ring.is_good(digest, time.time()):
+            raise self._denied(Denial.ENDED)
         if caller is None:
             raise self._denied(Denial.UNKNOWN)
         for denial in caller.denials(time.time(), None):

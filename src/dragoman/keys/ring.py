@@ -35,6 +35,7 @@ class Denial(Enum):
     UNKNOWN = "is not valid for this gateway"
     MISTYPED = "is not whole, or mistyped: its check sum is wrong"
     REPLACED = "was replaced by another, and its time is over"
+    ENDED = "was replaced or signed out"
     DISABLED = "is disabled"
     EARLY = "is not valid yet"
     EXPIRED = "has expired"
@@ -367,9 +368,27 @@ class KeyRing:
             self._used[found.digest] = uses + 1, now
         return found.caller
 
+    def digest_of(self, key: bytes, now: float) -> bytes:
+        """The digest of the secret that a key is, or that an access token stands for.
+
+        Raises:
+            Denied: it is an access token that is refused.
+        """
+        token = self._token(key, now) if key.count(b".") == 2 else None
+        return digest_of(key) if token is None else token.digest
+
+    def is_good(self, digest: bytes, now: float) -> bool:
+        """Whether a secret is one of a caller, and was neither replaced nor, of a session of a
+        person, ended."""
+        found = self._secrets.get(digest)
+        return found is not None and now < found.revoked
+
+    def _token(self, key: bytes, now: float) -> AccessToken | None:
+        return next(filter(None, (read(key, now) for read in self._readers)), None)
+
     def _by_token(self, key: bytes, now: float) -> _Secret | None:
         """The secret that an access token stands for, as long as that lasts."""
-        token = next(filter(None, (read(key, now) for read in self._readers)), None)
+        token = self._token(key, now)
         if token is None:
             return None
         found = self._secrets.get(token.digest)

@@ -264,6 +264,8 @@ class _Watched:
                     async with asyncio.timeout(_TICK_S):
                         await self._over.wait()
                 self._socket.watch(loop.time())
+                if self._meter.refusal() is not None:
+                    break
         finally:
             if self._task is not None:
                 self._task.cancel()

@@ -55,6 +55,7 @@ class Meter:
         self._exchange = exchange
         self._call = call
         self._keys = keys
+        self._digest = keys.digest_in(call.incoming.headers)
         self._count = count
         self._turn: EndpointCall | None = None
         """The next answer, once it is admitted."""
@@ -106,13 +107,25 @@ class Meter:
         A rate that is reached for now is waited for, as long as no answer is begun meanwhile.
         """
         try:
-            turn = self._made(self._keys.named(self._call.caller.name), self._detached())
+            turn = self._made(self._caller(), self._detached())
             await self._exchange.admit_turn(turn, self._latest)
         except DragomanError as error:
             waits = error.fault.kind is FaultKind.RATE_LIMITED and not self.is_answering
             return None if waits else error.fault
         self._turn = turn
         return None
+
+    def refusal(self) -> Fault | None:
+        """Why the session ends now, if its key is none any more."""
+        try:
+            self._caller()
+        except DragomanError as error:
+            # Keys that cannot be read for the moment may be good.
+            return None if error.fault.kind is FaultKind.OVERLOADED else error.fault
+        return None
+
+    def _caller(self) -> Caller:
+        return self._keys.named(self._call.caller.name, self._digest)
 
     async def finish(self, upstream: RelayedSocket | None) -> None:
         """The session is over, or did not begin: count what is being answered, once the upstream

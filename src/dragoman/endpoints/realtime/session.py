@@ -106,7 +106,7 @@ class RealtimeSession(WebSocket):
         if is_over:
             fault = await self._meter.admit_next()
             if fault is not None:
-                self.close(CloseCode.POLICY_VIOLATION, "", text_frame(error_event(fault)))
+                self._refuse(fault)
             elif self._retiring:
                 self.close(CloseCode.GOING_AWAY, _LEAVING)
         await self.drained()
@@ -119,11 +119,18 @@ class RealtimeSession(WebSocket):
             code, reason = CloseCode.INTERNAL_ERROR, "the upstream's connection broke"
         self.close(code, reason.encode()[:_LONGEST_REASON].decode(errors="ignore"))
 
+    def _refuse(self, fault: Fault) -> None:
+        self.close(CloseCode.POLICY_VIOLATION, "", text_frame(error_event(fault)))
+
     # Time, and the end
 
     def on_tick(self, now: float) -> None:
-        """Look whether the upstream is there, and whether anybody says anything."""
+        """Look whether the upstream is there, whether the key is still one, and whether anybody
+        says anything."""
         self._upstream.watch(now)
+        fault = self._meter.refusal()
+        if fault is not None:
+            self._refuse(fault)
         if self.is_receiving:
             self._used = now
         if self._idle_s and now - self._used >= self._idle_s:
