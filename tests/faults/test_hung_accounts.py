@@ -13,8 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Config, Fallback, Route, Timeouts, Upstream
+from dragoman.server.testing import RunningGateway
 from tests.faults.conftest import Over, leased
-from tests.faults.stalling import ask, head_only, is_good, never, pings
+from tests.faults.stalling import ask, at_once, head_only, is_good, never, pings
 from tests.faults.upstream import Upstream as FakeUpstream
 from tests.faults.upstream import good
 from tests.gateway.clients import APIS, PATHS, body
@@ -23,8 +24,8 @@ from tests.gateway.http import AUTH, Connection, call
 from tests.gateway.processes import until
 from tests.upstream.servers import Call, Handler
 
-SCALE = 0.8 / 600.0
-"""`first_byte_s` is 0.8 s here."""
+SCALE = 1.2 / 600.0
+"""`first_byte_s` is 1.2 s here."""
 HUNG = tuple(f"key-that-hangs-{number}" for number in range(3))
 GOOD = "key-that-answers"
 HANGS: dict[str, Handler] = {"no head": never, "no body": head_only, "pings": pings}
@@ -57,46 +58,56 @@ def scaled(base_url: str, *keys: str, **more: Any) -> Config:
     return replace(config, upstreams=upstreams)
 
 
-@pytest.mark.parametrize(("client", "target", "stream", "hangs"), CELLS)
-def test_a_good_account_answers_however_many_hang(
-    over: Over,
-    upstream: FakeUpstream,
-    client: str,
-    target: str,
-    stream: bool,
-    hangs: str,
-) -> None:
-    upstream.behaviours.update(dict.fromkeys(HUNG, HANGS[hangs]))
-    config = scaled(upstream.url, *HUNG, GOOD)
-    gateway = over(config=config)
-    assert is_good(client, ask(gateway, client, target, stream), stream)
-    assert upstream.asked() == [*HUNG, GOOD]
-    until(lambda: leased(gateway) == 0)
+def test_a_good_account_answers_however_many_hang(over: Over, upstream: FakeUpstream) -> None:
+    """In every cell."""
+    rows = []
+    for number, cell in enumerate(CELLS):
+        hung = tuple(f"{key}-{number}" for key in HUNG)
+        upstream.behaviours.update(dict.fromkeys(hung, HANGS[cell[-1]]))
+        keys = (*hung, f"{GOOD}-{number}")
+        rows.append((*cell, keys, over(config=scaled(upstream.url, *keys))))
+
+    def check(
+        client: str,
+        target: str,
+        stream: bool,
+        hangs: str,
+        keys: tuple[str, ...],
+        gateway: RunningGateway,
+    ) -> None:
+        assert is_good(client, ask(gateway, client, target, stream), stream)
+        assert upstream.asked(keys) == list(keys)
+        until(lambda: leased(gateway) == 0)
+
+    at_once(rows, check)
 
 
-@pytest.mark.parametrize(
-    ("client", "stream", "hangs"),
-    [(*mode, hangs) for mode, hangs in zip(MODES, itertools.cycle(HANGS), strict=False)],
-)
-def test_so_does_a_fallback(
-    over: Over, upstream: FakeUpstream, client: str, stream: bool, hangs: str
-) -> None:
+def test_so_does_a_fallback(over: Over, upstream: FakeUpstream) -> None:
     """Also where it is the last of several, and all accounts of the others hang."""
-    upstream.behaviours.update(dict.fromkeys(HUNG, HANGS[hangs]))
     route = Route(
         match="m",
         upstream="chat",
         fallbacks=(Fallback(upstream="responses"), Fallback(upstream="messages")),
     )
-    config = scaled(upstream.url, *HUNG[:2], routes=(route,))
-    accounts = [one for one in config.accounts if one.upstream != "messages"]
-    good = replace(config.accounts[0], name="good", upstream="messages", key=None)
-    gateway = over(config=replace(config, accounts=(*accounts, good)))
-    made = body(client, "m", stream=stream)
-    answer = call(gateway.base_url, "POST", PATHS[client], made)
-    assert answer.headers["x-dragoman-upstream"] == "messages"
-    assert is_good(client, answer, stream)
-    assert upstream.asked()[:-1] == [*HUNG[:2]] * 2
+    rows = []
+    for (client, stream), hangs in zip(MODES, itertools.cycle(HANGS), strict=False):
+        hung = tuple(f"{key}-{client}-{stream}" for key in HUNG[:2])
+        upstream.behaviours.update(dict.fromkeys(hung, HANGS[hangs]))
+        config = scaled(upstream.url, *hung, routes=(route,))
+        accounts = [one for one in config.accounts if one.upstream != "messages"]
+        good = replace(config.accounts[0], name="good", upstream="messages", key=None)
+        gateway = over(config=replace(config, accounts=(*accounts, good)))
+        rows.append((client, stream, hangs, hung, gateway))
+
+    def check(
+        client: str, stream: bool, hangs: str, hung: tuple[str, ...], gateway: RunningGateway
+    ) -> None:
+        answer = call(gateway.base_url, "POST", PATHS[client], body(client, "m", stream=stream))
+        assert answer.headers["x-dragoman-upstream"] == "messages"
+        assert is_good(client, answer, stream)
+        assert upstream.asked(hung) == [*hung] * 2
+
+    at_once(rows, check)
 
 
 @pytest.mark.parametrize("client", APIS)
@@ -111,25 +122,31 @@ def test_a_stream_that_ends_with_its_head_is_no_answer_either(
     assert upstream.asked() == [HUNG[0], GOOD]
 
 
-@pytest.mark.parametrize(("client", "stream"), MODES)
 def test_the_last_that_can_be_asked_is_given_all_its_time(
-    over: Over, upstream: FakeUpstream, client: str, stream: bool
+    over: Over, upstream: FakeUpstream
 ) -> None:
     """One that takes long to think is not cut short for want of time for nobody."""
-    config = scaled(upstream.url, HUNG[0], "key-of-a-thinker")
-    limits = replace(config.upstreams[0].timeouts, first_byte_s=0.7, idle_s=5.0, total_s=10.0)
-    upstreams = tuple(
-        replace(one, timeouts=limits, attempts_within_s=0.8) for one in config.upstreams
-    )
 
     async def thinks(call: Call) -> None:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.7)
         await good(call)
 
-    upstream.behaviours |= {HUNG[0]: never, "key-of-a-thinker": thinks}
-    gateway = over(config=replace(config, upstreams=upstreams))
-    assert is_good(client, ask(gateway, client, "chat", stream), stream)
-    assert upstream.asked() == [HUNG[0], "key-of-a-thinker"]
+    rows = []
+    for client, stream in MODES:
+        keys = tuple(f"{key}-{client}-{stream}" for key in (HUNG[0], "key-of-a-thinker"))
+        upstream.behaviours |= dict(zip(keys, (never, thinks), strict=True))
+        config = scaled(upstream.url, *keys)
+        limits = replace(config.upstreams[0].timeouts, first_byte_s=1.1, idle_s=5.0, total_s=10.0)
+        upstreams = tuple(
+            replace(one, timeouts=limits, attempts_within_s=1.2) for one in config.upstreams
+        )
+        rows.append((client, stream, keys, over(config=replace(config, upstreams=upstreams))))
+
+    def check(client: str, stream: bool, keys: tuple[str, ...], gateway: RunningGateway) -> None:
+        assert is_good(client, ask(gateway, client, "chat", stream), stream)
+        assert upstream.asked(keys) == list(keys)
+
+    at_once(rows, check)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import json
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,9 +15,10 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Config, Server, Timeouts
+from dragoman.server.testing import RunningGateway
 from dragoman.serving import answer_delivery
 from tests.faults.conftest import Over, leased
-from tests.faults.stalling import ask, head_only, is_good, never, pings
+from tests.faults.stalling import ask, at_once, head_only, is_good, never, pings
 from tests.faults.upstream import (
     LAST_CHUNK,
     SSE_HEAD,
@@ -77,53 +79,65 @@ LIMITS: dict[str, tuple[Timeouts, Handler]] = {
 }
 
 
-@pytest.mark.parametrize("limit", LIMITS)
-def test_before_the_first_event_the_next_account_answers(
-    over: Over, upstream: Upstream, limit: str
-) -> None:
-    """In every cell, all at once, since each waits. req: 141"""
-    timeouts, handler = LIMITS[limit]
-    config = config_for(upstream.url, keys=(BAD, GOOD), timeouts=timeouts, server=SERVER)
+def in_turn(over: Over, upstream: Upstream, timeouts: Timeouts, *keys: str) -> RunningGateway:
+    """A gateway that asks with the first key as long as it can."""
+    config = config_for(upstream.url, keys=keys, timeouts=timeouts, server=SERVER)
     accounts = tuple(
-        replace(one, priority=0 if one.name.endswith("-0") else 1) for one in config.accounts
+        replace(one, priority=int(one.name.rpartition("-")[2])) for one in config.accounts
     )
-    gateway = over(config=replace(config, accounts=accounts))
-    upstream.behaviours[BAD] = handler
-    asked = [(*cell, stream) for cell in CELLS for stream in (False, True)]
-    with ThreadPoolExecutor(len(asked)) as clients:
-        answers = list(clients.map(lambda one: ask(gateway, *one), asked))
-    for (client, target, stream), answer in zip(asked, answers, strict=True):
-        assert is_good(client, answer, stream), (client, target)
+    return over(config=replace(config, accounts=accounts))
+
+
+def test_before_the_first_event_the_next_account_answers(over: Over, upstream: Upstream) -> None:
+    """In every cell, each limit with a stream in the half of them. req: 141"""
+    rows = []
+    for which, (limit, (timeouts, handler)) in enumerate(LIMITS.items()):
+        upstream.behaviours[bad := f"{BAD}-{limit}"] = handler
+        gateway = in_turn(over, upstream, timeouts, bad, GOOD)
+        rows += [
+            (limit, *cell, (which + number) % 2 == 0, gateway) for number, cell in enumerate(CELLS)
+        ]
+
+    def check(limit: str, client: str, target: str, stream: bool, gateway: RunningGateway) -> None:
+        assert is_good(client, ask(gateway, client, target, stream), stream)
         assert not gateway.app.pool.state(f"{target}-0").disabled
-    assert upstream.asked().count(BAD) == len(asked)
-    until(lambda: leased(gateway) == 0)
+        until(lambda: leased(gateway) == 0)
+
+    at_once(rows, check)
+    stalled = [f"{BAD}-{limit}" for limit in LIMITS]
+    assert Counter(upstream.asked(stalled)) == dict.fromkeys(stalled, len(CELLS))
 
 
-@pytest.mark.parametrize("limit", LIMITS)
-def test_with_no_other_account_it_is_a_504(over: Over, upstream: Upstream, limit: str) -> None:
-    timeouts, handler = LIMITS[limit]
-    gateway = over(BAD, timeouts=timeouts, server=SERVER)
-    upstream.behaviours[BAD] = handler
-    asked = list(itertools.product(APIS, (False, True)))
-    with ThreadPoolExecutor(len(asked)) as clients:
-        answers = clients.map(lambda one: ask(gateway, one[0], "chat", one[1]), asked)
-        for (client, _), answer in zip(asked, answers, strict=True):
-            assert answer.status == 504
-            error_of(client, answer)
+def test_with_no_other_account_it_is_a_504(over: Over, upstream: Upstream) -> None:
+    rows = []
+    for limit, (timeouts, handler) in LIMITS.items():
+        upstream.behaviours[bad := f"{BAD}-{limit}"] = handler
+        gateway = over(bad, timeouts=timeouts, server=SERVER)
+        rows += [(limit, *mode, gateway) for mode in itertools.product(APIS, (False, True))]
+
+    def check(limit: str, client: str, stream: bool, gateway: RunningGateway) -> None:
+        answer = ask(gateway, client, "chat", stream)
+        assert answer.status == 504
+        error_of(client, answer)
+
+    at_once(rows, check)
 
 
-@pytest.mark.parametrize(("client", "target"), CELLS)
-def test_pings_are_no_answer(over: Over, upstream: Upstream, client: str, target: str) -> None:
+def test_pings_are_no_answer(over: Over, upstream: Upstream) -> None:
     """They keep a stream alive, but it must begin in time."""
-    gateway = over(BAD, GOOD, timeouts=Timeouts(first_byte_s=1.0, idle_s=5.0), server=SERVER)
+    gateway = in_turn(over, upstream, Timeouts(first_byte_s=TOLD_S, idle_s=5.0), BAD, GOOD)
     upstream.behaviours[BAD] = pings
-    assert is_good(client, ask(gateway, client, target, True), True)
-    assert upstream.asked() == [BAD, GOOD]
+
+    def check(client: str, target: str) -> None:
+        assert is_good(client, ask(gateway, client, target, True), True)
+
+    at_once(CELLS, check)
+    assert Counter(upstream.asked()) == {BAD: len(CELLS), GOOD: len(CELLS)}
 
 
 STALLS: dict[str, tuple[Timeouts, Handler]] = {
     "idle": (Timeouts(idle_s=1.5), trickles(3)),
-    "total": (Timeouts(idle_s=10.0, total_s=3.0), trickles(1000)),
+    "total": (Timeouts(idle_s=10.0, total_s=TOLD_S), trickles(1000)),
 }
 
 
@@ -287,7 +301,7 @@ def test_white_space_between_values_is_fine(
 ) -> None:
     monkeypatch.setattr(answer_delivery, "BLANK_ARGUMENTS_S", LIMIT)
     gateway = over(BAD, server=SERVER)
-    pieces = ["{", *[" " * 60, " " * 60, '"a":1,'] * 20, '"b":2}']
+    pieces = ["{", *[" " * 60, " " * 60, '"a":1,'] * 10, '"b":2}']  # for longer than the limit
     upstream.behaviours[BAD] = flooding(pieces, 0.01)
     made = body(client, f"{target}/m", stream=True, tools=TOOLS[client])
     answer = call(gateway.base_url, "POST", PATHS[client], made)

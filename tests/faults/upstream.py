@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -228,9 +228,10 @@ class Upstream:
         """What came so far; the loop of the server appends to it."""
         return self.server.calls
 
-    def asked(self) -> list[str]:
-        """The keys of the calls that came, in order."""
-        return [key_of(call) for call in self.server.calls]
+    def asked(self, keys: Collection[str] = ()) -> list[str]:
+        """The keys of the calls that came, in order; of these alone where some are given."""
+        asked = [key_of(call) for call in self.server.calls]
+        return [key for key in asked if key in keys] if keys else asked
 
 
 @contextmanager

@@ -14,6 +14,7 @@ def answering(status: int, content_type: str, body: bytes, missing: int = 0) -> 
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one packet: a second one would wait for the first's ACK
 
         def do_POST(self) -> None:  # the name is the library's
             self.rfile.read(int(self.headers.get("content-length", 0)))

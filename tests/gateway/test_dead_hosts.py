@@ -18,8 +18,8 @@ from tests.gateway.conftest import SERVER, Start, config_for
 from tests.gateway.http import call
 
 KEYS = tuple(f"sk-sim-org-{number}" for number in range(12))
-CONNECT_S = 1.5
-"""Short, where connecting lasts for ever."""
+CONNECT_S = 0.5
+"""Of hosts to which connecting lasts for ever."""
 CELLS = [
     ("chat", "messages", False),
     ("messages", "responses", True),
@@ -116,9 +116,11 @@ def with_fallback(simulator: RunningSimulator, dead: str) -> Config:
         model="sim-text",
         fallbacks=(Fallback(upstream="messages", model="sim-text"),),
     )
-    config = over(simulator.base_url, connect_s=CONNECT_S)
+    config = over(simulator.base_url)
+    short = replace(config.upstreams[0].timeouts, connect_s=CONNECT_S)
     upstreams = tuple(
-        replace(one, base_url=dead) if one.name == "chat" else one for one in config.upstreams
+        replace(one, base_url=dead, timeouts=short) if one.name == "chat" else one
+        for one in config.upstreams
     )
     return replace(config, upstreams=upstreams, routes=(route,))
 
