@@ -63,6 +63,8 @@ dropped. So are pins, of which there are no more than are remembered for an upst
 _MOST_RECEIVED = 64
 """Accounts of which the headers of an answer are held unread."""
 
+_ACCEPTS_AGAIN = "upstream %s accepts accounts again"
+
 _AT_ONCE = 64
 """Accounts of which slots are asked for before others have their turn."""
 
@@ -242,7 +244,8 @@ class AccountPool(SuccessiveRoster):
         now = self._clock()
         member, pool = lease.choice.member, self._pools[lease.account.upstream]
         name = member.name
-        self._accepted(pool, name, lease)
+        if pool.refusals.succeeded(name, lease.taken):
+            _log.warning(_ACCEPTS_AGAIN, pool.upstream.name)
         if member.state.exhausted is not None or member.state.cooling:
             self._observe(name, Succeeded(), lease.model, now)
         if lease.choice.trial is not None:
@@ -314,15 +317,12 @@ class AccountPool(SuccessiveRoster):
                 if cools:
                     self._observe(name, Failed(decision, began=nextafter(now, inf)), "", now)
 
-    def _accepted(self, pool: UpstreamPool, name: str, lease: Lease) -> None:
-        """The upstream has not refused the account of a lease."""
-        if pool.refusals.succeeded(name, lease.taken):
-            _log.warning("upstream %s accepts accounts again", pool.upstream.name)
-
     def lease_began(self, lease: Lease, seconds: float, limit: float) -> None:
         """A good answer began after so many seconds, of an account that is held to be avoided, or
         of a trial."""
-        self._accepted(self._pools[lease.account.upstream], lease.account.name, lease)
+        pool = self._pools[lease.account.upstream]
+        if pool.refusals.succeeded(lease.account.name, lease.taken):
+            _log.warning(_ACCEPTS_AGAIN, pool.upstream.name)
         self._avoidance.began(lease, seconds, limit, self._clock())
 
     def lease_silent(self, lease: Lease, *, ended: bool) -> bool:

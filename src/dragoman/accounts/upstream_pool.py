@@ -127,14 +127,41 @@ class UpstreamPool:
         return self.host(self.upstream.proxy)
 
     def choose(
-        self, wanted: LeaseRequest, tried: Collection[str], now: float, lent: str = ""
+        self,
+        wanted: LeaseRequest,
+        tried: Collection[str],
+        now: float,
+        lent: str = "",
+        *,
+        is_trial: bool = False,
     ) -> Lease | Lacking | None:
         """A lease of an account as `wanted` that is not in `tried`; None if there is none at `now`,
         and `Lacking` if there is none before a slot of an account was asked for. The account
-        `lent`, of which a slot is free here, comes first."""
-        if self.refusals.rest is not None:
+        `lent`, of which a slot is free here, comes first. `is_trial`: also where the upstream has
+        refused all accounts."""
+        if self.refusals.rest is not None and not is_trial:
             return self._choose_trial(wanted, tried, now, lent)
-        return self._choose_any(wanted, tried, now, lent)
+        model, account, pinned, stays = wanted.model, wanted.account, "", True
+        if wanted.pin and self.upstream.affinity != "off":
+            pinned = account
+            if not account or account in tried or not self.rotation.can_serve(account, model, now):
+                pinned = self.affinity.account(wanted.pin, now) or account
+            if pinned and not account and not lent:
+                stays = not self.affinity.is_cold(wanted.pin, now)
+        choice = self.rotation.choose(model, tried, now, lent or pinned, stays=stays)
+        if choice is not None and wanted.proven and choice.member.avoidance is not None:
+            choice = self._choose_proven(choice, model, tried, now)
+        if choice is None:
+            return None
+        member = choice.member
+        most = member.settings.max_concurrent
+        if most is not None and self.slots is not None:
+            most -= self.apart.get(member.name, 0)
+            if not self.slots.take(member.name, most):
+                self.rotation.returned(choice)
+                return Lacking(member.name, most)
+        moved = bool(pinned) and (account or pinned) != member.name
+        return self._make_lease(self, choice, wanted, now, moved)
 
     def _choose_trial(
         self, wanted: LeaseRequest, tried: Collection[str], now: float, lent: str
@@ -144,77 +171,29 @@ class UpstreamPool:
         refusals = self.refusals
         if refusals.is_resting(now):
             return None
-        found = self._choose_any(wanted, refusals.left_out(tried), now, lent)
+        found = self.choose(wanted, refusals.left_out(tried), now, lent, is_trial=True)
         if found is None:
             refusals.try_all()
-            found = self._choose_any(wanted, tried, now, lent)
+            found = self.choose(wanted, tried, now, lent, is_trial=True)
         if isinstance(found, Lease):
             refusals.begin_trial(now)
             found.is_trial = True
         return found
 
-    def _choose_any(
-        self, wanted: LeaseRequest, tried: Collection[str], now: float, lent: str
-    ) -> Lease | Lacking | None:
-        model, account, pinned, stays = wanted.model, wanted.account, "", True
-        if wanted.pin and self.upstream.affinity != "off":
-            pinned = account
-            if not account or account in tried or not self.rotation.can_serve(account, model, now):
-                pinned = self.affinity.account(wanted.pin, now) or account
-            if pinned and not account and not lent:
-                stays = not self.affinity.is_cold(wanted.pin, now)
-        choice = self._choose(model, tried, now, lent or pinned, stays=stays)
-        if wanted.proven and isinstance(choice, Choice) and choice.member.avoidance is not None:
-            choice = self._choose_proven(choice, model, tried, now)
-        if not isinstance(choice, Choice):
-            return choice
-        moved = bool(pinned) and (account or pinned) != choice.member.name
-        return self._make_lease(self, choice, wanted, now, moved)
-
     def _choose_proven(
         self, choice: Choice, model: str, tried: Collection[str], now: float
-    ) -> Choice | Lacking | None:
+    ) -> Choice | None:
         """Another account in place of one that was avoided and has not answered since, if there
         is one."""
-        found: Choice | Lacking | None = choice
+        found: Choice | None = choice
         passed_over = list(tried)
         for _ in range(_MOST_LOOKS):
-            if not isinstance(found, Choice) or found.member.avoidance is None:
+            if found is None or found.member.avoidance is None:
                 break
             passed_over.append(found.member.name)
-            self._undo(found)
-            found = self._choose(model, passed_over, now, "")
-        return self._choose(model, tried, now, "") if found is None else found
-
-    def _undo(self, choice: Choice) -> None:
-        """Undo a choice that no lease was made of."""
-        name = choice.member.name
-        if self.slots is not None and choice.member.settings.max_concurrent is not None:
-            self.slots.give_back(name)
-            self.return_free(name)
-        self.rotation.returned(choice)
-
-    def _choose(
-        self,
-        model: str,
-        tried: Collection[str],
-        now: float,
-        pinned: str,
-        *,
-        stays: bool = True,
-    ) -> Choice | Lacking | None:
-        """The account for a request, with a slot of it."""
-        choice = self.rotation.choose(model, tried, now, pinned, stays=stays)
-        if choice is None or self.slots is None:
-            return choice
-        name, most = choice.member.name, choice.member.settings.max_concurrent
-        if most is None:
-            return choice
-        most -= self.apart.get(name, 0)
-        if self.slots.take(name, most):
-            return choice
-        self.rotation.returned(choice)
-        return Lacking(name, most)
+            self.rotation.returned(found)
+            found = self.rotation.choose(model, passed_over, now)
+        return self.rotation.choose(model, tried, now) if found is None else found
 
     # Slots
 

@@ -60,15 +60,12 @@ class Loss(Struct, frozen=True):
     code: str = UNSUPPORTED
 
 
-class Ledger:
+class Ledger(Struct, eq=False):
     """The losses of one request, in the order they happened; the same loss is listed once."""
 
-    __slots__ = ("_enforced", "_losses")
-
-    def __init__(self) -> None:
-        self._losses: dict[tuple[str, LossKind, str], Loss] = {}
-        self._enforced = 0
-        """How many of them `enforce` has looked at."""
+    _losses: dict[tuple[str, LossKind, str], Loss] = {}
+    _enforced: int = 0
+    """How many of them `enforce` has looked at."""
 
     def add(self, path: str, kind: LossKind, detail: str, code: str = UNSUPPORTED) -> None:
         """Record that what stood at `path` was lost or changed."""

@@ -6,11 +6,11 @@ import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType
 
 from dragoman.accounts.pool import Alternatives
 from dragoman.canonical.errors import Fault, FaultKind
@@ -69,7 +69,6 @@ _ERRORS_OF_KEYS = frozenset(
 _GATEWAYS_ERRORS = frozenset({FaultKind.NO_ACCOUNT, FaultKind.INTERNAL})
 
 _RETURNED = Verdict.RETURN_TO_CLIENT
-_NO_SETTINGS: Mapping[str, msgspec.Raw] = MappingProxyType({})
 _HEADER_BYTES = 1024
 _SERVER_ERROR = 500
 _PATH_LENGTH = 120
@@ -163,7 +162,8 @@ class _Line(Struct, gc=False):
     purpose: Purpose | UnsetType = UNSET
 
 
-class Record(Struct, eq=False):
+@dataclass(slots=True, eq=False)
+class Record:
     """The outcome of one request, for its line in the log. Contains no key and no prompt.
 
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
@@ -183,8 +183,9 @@ class Record(Struct, eq=False):
     enforced, each with its mode; `refusal` is the message of the error if no upstream was asked.
 
     Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
-    by the name of the setting, `answered` the upstream's id of the answer and its name of the
-    model, as far as they were read, and `trace_id`, once the request has ended, 0 if it is not.
+    by the name of the setting, else None, `answered` the upstream's id of the answer and its name
+    of the model, as far as they were read, and `trace_id`, once the request has ended, 0 if it is
+    not.
     `bodies` has copies of the bodies of a request whose key has them stored, else None;
     `alternatives` the accounts from which the first one at the last upstream was chosen, None if
     nothing logs it.
@@ -226,7 +227,7 @@ class Record(Struct, eq=False):
     conversation: str = ""
     moved: bool = False
     trace: RequestTrace | None = None
-    settings: Mapping[str, msgspec.Raw] = _NO_SETTINGS
+    settings: Mapping[str, msgspec.Raw] | None = None
     answered: tuple[str, str] = ("", "")
     trace_id: int = 0
     bodies: BodyCopies | None = None

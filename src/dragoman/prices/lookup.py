@@ -211,13 +211,10 @@ class Prices:
         """The cost of an answer of `usage` at `now` (Unix seconds)."""
         quote = self.quote(upstream, model, now)
         basis, price = quote.priced(usage.tier, usage.input)
-        if price is None:
+        cost = None if price is None else price.cost_of(usage)
+        if cost is None or cost > MOST_COST:
             self._report_unknown(upstream, model)
-            return Charge(basis, None, quote.billed)
-        cost = price.cost_of(usage)
-        if cost > MOST_COST:
-            self._report_unknown(upstream, model)
-            return Charge(basis, None, quote.billed)
+            cost = None
         return Charge(basis, cost, quote.billed)
 
     def units(self, upstream: str, model: str) -> UnitPrice:

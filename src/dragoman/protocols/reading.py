@@ -545,8 +545,8 @@ class Names:
         for name in members:
             if name not in self._known:
                 refuse_misspelled(name, self._folded, name)
-            elif name in self._inner:
-                self._check_inner(name, members[name])
+        for name in self._inner.keys() & members.keys():
+            self._check_inner(name, members[name])
 
     def _check_inner(self, outer: str, raw: Raw) -> None:
         known = self._inner[outer]

@@ -15,11 +15,10 @@ from msgspec.structs import replace
 from dragoman.accounts.decide.decisions import classify, fitting
 from dragoman.accounts.decide.states import Decision
 from dragoman.accounts.decide.symptoms import UNREACHABLE, Symptom
-from dragoman.accounts.pool import AccountPool, Lease, NoAccount
+from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Upstream
 from dragoman.edge.record import FailedAttempt, Record
-from dragoman.serving.affinity import NO_KEYS, ConversationKeys
 from dragoman.serving.failures import (
     ALL_TRIED,
     HOST_DOWN,
@@ -131,18 +130,16 @@ class Attempts:
     def start(
         self,
         plan: Plan,
-        conversation: ConversationKeys = NO_KEYS,
+        wanted: LeaseRequest | None = None,
         only: str = "",
         following: Sequence[Plan] = (),
     ) -> None:
-        """Go on with the accounts of the plan's upstream. `conversation` identifies its
+        """Go on with the accounts of the plan's upstream. `wanted` is as that of the plan, with its
         conversation; `only` is the name of the one account that may be asked, empty for any;
         `following` are the plans that are left if none of these answers."""
         self._plan = plan
         self._following = following
-        self._wanted = replace(
-            plan.wanted, pin=conversation.lookup, account=conversation.account, proven=self._hung
-        )
+        self._wanted = replace(wanted or plan.wanted, proven=self._hung)
         self._tried = self._other_accounts(plan.upstream, only) if only else []
         self._unreached: list[str] = []
         self._unconnected = 0

@@ -51,7 +51,8 @@ class RequestContext:
     - `plan` is where the request goes and how, `call` the request as translated for it.
     - `attempts` decides what follows a failed attempt, None while there was none.
     - `has_choice`: more than one account of the plan's upstream can be asked.
-    - `keys` are the keys of the conversation there.
+    - `keys` are the keys of the conversation there, `wanted` the lease that it asks for, `only`
+      the name of the one account that can answer, empty if any can.
     - `large` works on large bodies.
     - `is_called`: an upstream has the request, and has not failed.
     - `reading` is the stream that is read, also before anything of it is sent.
@@ -84,6 +85,7 @@ class RequestContext:
         "least_prompt",
         "ledger",
         "on_settled",
+        "only",
         "outcome",
         "plan",
         "reading",
@@ -93,6 +95,7 @@ class RequestContext:
         "rounds",
         "stream",
         "thought",
+        "wanted",
     )
 
     def __init__(
@@ -125,9 +128,10 @@ class RequestContext:
 
     def follow(self, plan: Plan, call: Call, *, is_fallback: bool = False) -> None:
         """Send the request where `plan` leads, translated as in `call`."""
-        self.plan = plan
+        self.plan, self.wanted = plan, plan.wanted
         self.call = call
         self.corrected = NOTHING
+        self.only = plan.only or ("" if self.recorder is None else self.recorder.only)
         self.fell_back = is_fallback
         self.keys, self.has_choice = NO_KEYS, False
         self.ledger = call.ledger
@@ -141,11 +145,6 @@ class RequestContext:
         return b"\n".join(
             [self.call.body, self.plan.target.model.encode(), *self.incoming.headers.values()]
         )
-
-    @property
-    def only(self) -> str:
-        """Name of the one account that can answer, empty if any can."""
-        return self.plan.only or ("" if self.recorder is None else self.recorder.only)
 
     def update_headers(self) -> None:
         """Give the current headers to a stream whose head was not sent yet."""
@@ -188,7 +187,8 @@ class RequestContext:
         if self.is_called and (outcome.usage is None or not outcome.ended or unreported):
             self._estimate(outcome, unreported)
         self.note_usage()
-        self.record.losses = tuple(self.ledger)
+        if self.ledger:
+            self.record.losses = tuple(self.ledger)
         if self.on_settled is not None:
             self.on_settled(self.record)
 

@@ -50,6 +50,9 @@ class Conversations:
                 if tag:
                     keys = replace(keys, account=self._pool.tagged(tag))
             context.keys = keys
+            if keys.lookup or keys.account:
+                wanted = replace(context.wanted, pin=keys.lookup, account=keys.account)
+                context.wanted = wanted
             if keys.lookup:
                 context.record.conversation = "named" if keys.named else "recognised"
 

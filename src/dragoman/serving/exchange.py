@@ -75,7 +75,7 @@ from dragoman.serving.upstreams import Upstreams
 from dragoman.translation import Call, ClientRequest
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError
-from dragoman.upstream.request import SocketUse, UpstreamRequest
+from dragoman.upstream.request import SocketUse
 from dragoman.upstream.response import UpstreamResponse
 
 _REFITTED = frozenset(
@@ -410,24 +410,26 @@ class Exchange:
         Raises:
             InvalidRequest: the request cannot be sent there.
         """
-        plan = context.plan
+        plan, record, pool = context.plan, context.record, self._upstreams.pool
         if len(plan.accounts.rotation.members) > 1:
             self._conversations.identify(context)
-        attempts = None
-        if following or plan.is_bounded or context.attempts is not None or context.only:
-            lease = None
+        attempts = lease = None
+        if not (following or plan.is_bounded or context.attempts is not None or context.only):
+            lease = pool.lend(context.wanted)
+        if lease is not None:
+            record.account, record.attempts, record.moved = lease.account.name, 1, lease.moved
+            if self.recording.explains:
+                record.alternatives = pool.alternatives(lease)
         else:
-            lease = self._first_lease(context)
-        if lease is None:
             attempts = self._attempts(context, following)
             lease = await attempts.next()
         while lease is not None:
             try:
-                within = self._upstreams.limits
-                if within is None:
+                limits = self._upstreams.limits
+                if limits is None:
                     attempt = self._call(context, lease)
                 else:
-                    attempt = self._call_within(within, context, lease)
+                    attempt = self._call_within(limits, context, lease)
                 await (attempt if attempts is None else attempts.within(lease, attempt))
                 return None
             except Failure as failure:
@@ -441,7 +443,7 @@ class Exchange:
                     attempts.begin_after(lease)
                 attempts.failed(lease, failure)
             except asyncio.CancelledError:
-                note_abandoned(context.record, plan, lease)
+                note_abandoned(record, plan, lease)
                 raise
             finally:
                 lease.give_back()
@@ -450,19 +452,6 @@ class Exchange:
         assert attempts is not None
         return attempts.gave_up
 
-    def _first_lease(self, context: RequestContext) -> Lease | None:
-        """A lease for the first attempt, if an account is free."""
-        plan, keys, record, pool = context.plan, context.keys, context.record, self._upstreams.pool
-        wanted = plan.wanted
-        if keys.lookup or keys.account:
-            wanted = replace(wanted, pin=keys.lookup, account=keys.account)
-        lease = pool.lend(wanted)
-        if lease is not None:
-            record.account, record.attempts, record.moved = lease.account.name, 1, lease.moved
-            if self.recording.explains:
-                record.alternatives = pool.alternatives(lease)
-        return lease
-
     def _attempts(self, context: RequestContext, following: Sequence[Plan]) -> Attempts:
         """What decides between the attempts at the accounts of the plan's upstream."""
         attempts = context.attempts
@@ -470,7 +459,7 @@ class Exchange:
             attempts = context.attempts = Attempts(
                 self._upstreams.pool, context.record, explains=self.recording.explains
             )
-        attempts.start(context.plan, context.keys, context.only, following)
+        attempts.start(context.plan, context.wanted, context.only, following)
         return attempts
 
     async def _call_within(
@@ -509,7 +498,8 @@ class Exchange:
         if record.bodies is not None:
             client = ObservedClient(client, record.bodies)
         context.call.account, context.call.mask = builder.tag, builder.mask
-        context.call.search_anew()
+        if context.call.search is not None:
+            context.call.search_anew()
         dropped = 0
         if context.has_choice or record.attempts > 1:
             # Else there is no other account that reasoning could be of.
@@ -519,11 +509,9 @@ class Exchange:
         while True:
             record.sent_at = time.perf_counter()
             record.bytes_up, record.bytes_down = len(context.call.body), 0
-            rounds = context.rounds = (
-                None
-                if context.call.search is None
-                else self._rounds(context, lease, builder, client)
-            )
+            rounds = context.rounds = None
+            if context.call.search is not None:
+                rounds = context.rounds = self._rounds(context, lease, builder, client)
             try:
                 used = None if builder.is_ready else await builder.ready()
                 answer = await _send(context, lease, builder, client)
@@ -551,7 +539,8 @@ class Exchange:
                 if failure.by_model:
                     raise
                 context.forget_attempt()
-                context.call.search_anew()
+                if context.call.search is not None:
+                    context.call.search_anew()
                 if used is not None and not renewed:
                     renewed = await _renewed(builder, used, failure, context.plan.upstream.name)
                     if renewed:
@@ -653,14 +642,29 @@ def _lingers(context: RequestContext) -> float:
 def _send(
     context: RequestContext, lease: Lease, builder: UpstreamRequestBuilder, client: UpstreamClient
 ) -> Coroutine[Any, Any, UpstreamResponse]:
-    """Send the request as it is now.
+    """Send the request as it is now. No reference to its body outlasts the sending.
 
     Raises:
         CallError: there is no answer.
     """
+    call, plan, trace = context.call, context.plan, context.record.trace
+    route = plan.target.headers
+    if trace is not None and plan.upstream.propagate_trace:
+        route = {**(route or {}), TRACEPARENT.decode(): trace.call().header()}
     return client.send(
-        _upstream_request(context, lease, builder),
-        lease.waits[context.call.streams].limit,
+        builder.post(
+            call.path,
+            call.body,
+            call.headers_passed if call.passes_through else None,
+            stream=call.streams,
+            route=route,
+            proxy=lease.proxy,
+            idempotency_key=_idempotency_key(context, lease)
+            if IDEMPOTENCY_KEY in context.incoming.headers
+            else "",
+            socket=_socket_use(context) if call.streams else None,
+        ),
+        lease.waits[call.streams].limit,
         lease.fell_silent,
         context,
     )
@@ -686,28 +690,6 @@ async def _refusal(
     """The failure of a call that the upstream refused."""
     body = builder.mask.error(await read_error(answer))
     return refused(context.call.codec, answer.status, answer.headers, body)
-
-
-def _upstream_request(
-    context: RequestContext, lease: Lease, builder: UpstreamRequestBuilder
-) -> UpstreamRequest:
-    """The request to the upstream. It holds the body: no reference may outlast the sending."""
-    call, trace = context.call, context.record.trace
-    route = context.plan.target.headers
-    if trace is not None and context.plan.upstream.propagate_trace:
-        route = {**(route or {}), TRACEPARENT.decode(): trace.call().header()}
-    return builder.post(
-        call.path,
-        call.body,
-        call.headers_passed if call.passes_through else None,
-        stream=call.streams,
-        route=route,
-        proxy=lease.proxy,
-        idempotency_key=_idempotency_key(context, lease)
-        if IDEMPOTENCY_KEY in context.incoming.headers
-        else "",
-        socket=_socket_use(context) if call.streams else None,
-    )
 
 
 def _socket_use(context: RequestContext) -> SocketUse | None:

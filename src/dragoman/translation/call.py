@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 from binascii import hexlify
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -72,6 +73,8 @@ from dragoman.translation.streams import (
 ALL_REASONING = 1 << 62
 """All pieces of reasoning, for `Call.drop_reasoning`."""
 
+_UNCHANGED = ToolNames((), sys.maxsize)
+"""The names of tools in what is passed through."""
 
 _NOT_PICKLED = frozenset({"_unreduced", "body", "endpoint", "mask"})
 
@@ -120,6 +123,7 @@ class Call:
         "ledger",
         "mask",
         "passes_through",
+        "path",
         "request_id",
         "response_id",
         "search",
@@ -163,7 +167,7 @@ class Call:
         self._stops: tuple[str, ...] = ()
         """Stop sequences that are emulated here."""
         if self.passes_through:
-            self._names = ToolNames((), self.codec.translate.tool_name_limit)
+            self._names = _UNCHANGED
             self.body = self._forward(0)
             if (
                 settings.capabilities.reasoning_in == "tags"
@@ -182,8 +186,8 @@ class Call:
                 taken = self.codec.translate.taken_stops(request.stop)
                 self._stops = emulated(request.stop, taken, settings.options)
             self.body = self._write(request)
-        if settings.service != PLAIN:
-            self.endpoint.path_for(settings.model or source.model, self.streams)
+        self.path = self.endpoint.path_for(settings.model or source.model, self.streams)
+        """The path below the version, with its query, at which the upstream is asked."""
         self._unreduced = self.body, self.ledger
 
     def _may_search(self) -> bool:
@@ -203,8 +207,7 @@ class Call:
 
     def search_anew(self) -> None:
         """Begin with the first request of those that its searches take."""
-        if self.search is None:
-            return
+        assert self.search is not None
         self.restore()
         self._earlier = []
         self.search.start()
@@ -325,23 +328,31 @@ class Call:
         self.ledger.add("body", LossKind.REPAIRED, MENDED)
 
     def _forward(self, without: int) -> bytes:
-        settings, source = self.settings, self._source
+        """The body for an upstream of the same protocol, values byte for byte. Only reasoning in
+        the gateway's envelopes is left out, and reported, and so are the first `without` pieces of
+        reasoning that only their maker can read; limits are lowered to those of the capabilities;
+        and members that the upstream would refuse are written anew."""
+        settings, source, passthrough = self.settings, self._source, self.codec.passthrough
+        capabilities, ledger, members = settings.capabilities, self.ledger, source.members
         if source.mended:
             self._report_mended()
-        model = settings.model or source.model
         checked = source.check()
-        body = source.forward(model, settings.capabilities, self.ledger, without)
-        unfit = self.codec.passthrough.unfit(source.members, checked, settings.capabilities)
+        if passthrough.may_have_envelopes(checked) and passthrough.envelope in source.body:
+            members = passthrough.without_envelopes(members, ledger)
+        if without:
+            members, _ = passthrough.without_reasoning(members, ledger, without)
+        members = passthrough.fitted(members, checked, capabilities, ledger, source.is_lowered)
+        body = passthrough.forward_request(members, settings.model or source.model, capabilities)
+        unfit = passthrough.unfit(source.members, checked, capabilities)
         if unfit:
             body = self._adapted(body, frozenset(unfit))
-        if self._is_made:
+        if self._is_made():
             body = to_json(self._made(jsontext.members(body)))
         elif settings.headers:
             self._pass_headers()
-        self.ledger.enforce(settings.options.policy)
+        ledger.enforce(settings.options.policy)
         return body
 
-    @property
     def _is_made(self) -> bool:
         """Whether a body is other than its protocol has it."""
         capabilities = self.settings.capabilities
@@ -444,9 +455,7 @@ class Call:
         if self.streams is not request.stream:
             request = replace(request, stream=self.streams)
         body = self.codec.translate.write_request(request, self._outbound(self.ledger))
-        made: Mapping[str, Any] = body
-        if self._is_made:
-            made = self._made(body)
+        made = self._made(body) if self._is_made() else body
         self.ledger.enforce(settings.options.policy)
         return to_json(made)
 
@@ -461,12 +470,6 @@ class Call:
             capabilities=settings.capabilities,
             asked=self._source.model,
         )
-
-    @property
-    def path(self) -> str:
-        """Path below the version, with its query, at which the upstream is asked."""
-        model = self.settings.model or self._source.model
-        return self.endpoint.path_for(model, self.streams)
 
     def headers(self, key: str | None = None) -> dict[str, str]:
         """The headers, by their names in lower case, of a request that carries `body`; `key` is the
@@ -494,7 +497,8 @@ class Call:
         outcome = outcome or Outcome()
         if self.passes_through:
             source, passthrough = self._source, self.codec.passthrough
-            passed = passthrough.match_response(body, source.model, source.shown, source.choices)
+            choices = passthrough.choices(source.members)
+            passed = passthrough.match_response(body, source.model, source.shown, choices)
             if passed is not None:
                 outcome.usage, outcome.text_bytes = passed.usage, passed.text_bytes
                 outcome.ended, outcome.finish = True, finish_of(passed.reason)

@@ -14,7 +14,6 @@ from dragoman import jsontext
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Ledger
-from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import Request
 from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
@@ -275,22 +274,6 @@ class ClientRequest:
                 checked(self._own, self.codec.passthrough.shape)
             self._checked = checked(self.body, self.codec.passthrough.shape)
         return self._checked
-
-    def forward(
-        self, model: str, capabilities: Capabilities, ledger: Ledger, without: int = 0
-    ) -> bytes:
-        """The body for an upstream of the same protocol, values byte for byte. Only reasoning in
-        the gateway's envelopes is left out, and reported, and so are the first `without` pieces of
-        reasoning that only their maker can read; and limits are lowered to those of the
-        capabilities."""
-        members, checked = self.members, self.check()
-        passthrough = self.codec.passthrough
-        if passthrough.may_have_envelopes(checked) and passthrough.envelope in self.body:
-            members = passthrough.without_envelopes(members, ledger)
-        if without:
-            members, _ = passthrough.without_reasoning(members, ledger, without)
-        members = passthrough.fitted(members, checked, capabilities, ledger, self.is_lowered)
-        return passthrough.forward_request(members, model, capabilities)
 
     def reasoning(self, most: int) -> int:
         """The number of pieces of reasoning in the request that only their maker can read, up to

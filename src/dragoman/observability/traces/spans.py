@@ -193,7 +193,7 @@ def _call_attributes(
             found[names.FIRST_CHUNK] = max(
                 0.0, traced.request.first_byte_s - (sent_ns - began_ns) / _NS
             )
-    found.update(_settings(record.settings))
+    found.update(_settings(record.settings or {}))
     api_type = names.API_TYPES.get((peer.provider, peer.protocol))
     if api_type is not None and found[names.OPERATION] == names.CHAT:
         found[names.API_TYPE] = api_type
@@ -256,7 +256,7 @@ def _settings(members: Mapping[str, Raw]) -> Iterator[tuple[str, Value]]:
 
 def _tiers(record: Record) -> Iterator[tuple[str, Value]]:
     """The service tiers that were requested and reported."""
-    asked = record.settings.get(SERVICE_TIER)
+    asked = (record.settings or {}).get(SERVICE_TIER)
     tier = None if asked is None else msgspec.json.decode(asked)
     if isinstance(tier, str) and tier != "auto":
         yield names.REQUEST_TIER, tier

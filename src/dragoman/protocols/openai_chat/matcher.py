@@ -44,8 +44,11 @@ def match_response(
     if answer is None or (answer.error is not None and is_error(answer.error)):
         return None
     given = answer.choices or ()
-    if not 0 < len(given) <= choices or not all(map(_is_whole, given)):
+    if not 0 < len(given) <= choices:
         return None
+    for choice in given:
+        if not _is_whole(choice):
+            return None
     usage = answer.usage and read_usage(answer.usage, tier=answer.service_tier)
     text_bytes = 0
     if not (usage and usage.output):
@@ -62,8 +65,10 @@ def _is_whole(choice: Choice) -> bool:
         return False
     if not reason or reason == "null" or is_foreign_reason(reason):
         return False
-    calls = message.tool_calls or ()
-    if len({one.id for one in calls}) < len(calls) or (calls and message.function_call):
+    calls = message.tool_calls
+    if not calls:
+        return True
+    if len({one.id for one in calls}) < len(calls) or message.function_call:
         return False
     return all(
         one.id
