@@ -11,8 +11,7 @@ from dragoman.accounts.decide.rotation import Choice
 from dragoman.accounts.decide.states import Decision
 from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.accounts.silence import UNKNOWN_LIMIT_S, UsualWait
-from dragoman.accounts.slots import Slots
-from dragoman.config import Account, Secret, Upstream
+from dragoman.config import Account, Secret
 
 
 class LeaseRequest(Struct, frozen=True):
@@ -64,78 +63,34 @@ class Lender(Protocol):
         """The account is remembered for a digest of the conversation."""
 
 
-class Accounts(Protocol):
-    """The accounts of one upstream, of which one is lent."""
-
-    @property
-    def upstream(self) -> Upstream:
-        """The upstream."""
-
-    @property
-    def waits(self) -> tuple[UsualWait, UsualWait]:
-        """How long it commonly takes to begin whole answers, and streams."""
-
-    @property
-    def slots(self) -> Slots | None:
-        """The slots of accounts with a `max_concurrent`; None: this worker has all of them."""
-
-
-class Lease:
+class Lease(Struct, eq=False):
     """One account, lent to one request. A context manager: leaving it gives the account back.
 
-    `account` is the account; `proxy` is the URL of the
-    proxy to call through, None for none, and `proxy_index` its place in a rotating set, -1 if it is
-    of none; `moved` says that the conversation was with another account before, whose reasoning
-    this one may not be able to use. `waits` are how long the upstream commonly takes to begin whole
-    answers, and streams; `has_slot` is whether it has a slot of the account, which the owner lends.
-    `is_trial`: it shows whether an upstream that refused all accounts still does. `answered`
-    becomes true with the head of an answer, `has_begun` with the beginning of a good one.
+    `account` is the account, lent at the time `taken` for a request for `model` of the conversation
+    `pinned`, both as in `LeaseRequest`; `moved` says that the conversation was with another account
+    before, whose reasoning this one may not be able to use. `waits` are how long the upstream
+    commonly takes to begin whole answers, and streams; `has_slot` is whether it has a slot of the
+    account, which the owner lends. `proxy` is the URL of the proxy to call through, None for none,
+    and `proxy_index` its place in a rotating set, -1 if it is of none. `is_trial`: it shows whether
+    an upstream that refused all accounts still does. `answered` becomes true with the head of an
+    answer, `has_begun` with the beginning of a good one.
     """
 
-    __slots__ = (
-        "_given_back",
-        "_pool",
-        "account",
-        "answered",
-        "choice",
-        "has_begun",
-        "has_slot",
-        "is_trial",
-        "model",
-        "moved",
-        "pinned",
-        "proxy",
-        "proxy_index",
-        "taken",
-        "waits",
-    )
-
-    def __init__(
-        self,
-        pool: Lender,
-        accounts: Accounts,
-        choice: Choice,
-        account: Account,
-        wanted: LeaseRequest,
-        taken: float,
-        moved: bool,
-    ) -> None:
-        self._pool = pool
-        self._given_back = False
-        self.choice = choice
-        self.account = account
-        self.model = wanted.model
-        self.pinned = wanted.pin
-        self.proxy: Secret | None = account.proxy or accounts.upstream.proxy
-        self.proxy_index = -1
-        self.taken = taken
-        self.moved = moved
-        self.waits = accounts.waits
-        slots = accounts.slots
-        self.has_slot = slots is not None and choice.member.settings.max_concurrent is not None
-        self.answered = False
-        self.has_begun = False
-        self.is_trial = False
+    _pool: Lender
+    choice: Choice
+    account: Account
+    model: str
+    pinned: bytes
+    taken: float
+    moved: bool
+    waits: tuple[UsualWait, UsualWait]
+    has_slot: bool
+    proxy: Secret | None
+    proxy_index: int
+    answered: bool = False
+    has_begun: bool = False
+    is_trial: bool = False
+    _given_back: bool = False
 
     def __repr__(self) -> str:
         return f"Lease({self.account.name})"
@@ -155,10 +110,6 @@ class Lease:
         if not self._given_back:
             self._given_back = True
             self._pool.lease_lost(self)
-
-    def take_proxy(self, proxy: Secret, index: int) -> None:
-        """Call through this proxy, which has this place in the upstream's rotating set."""
-        self.proxy, self.proxy_index = proxy, index
 
     def give_back(self) -> None:
         """End the lease. Harmless when it has ended."""

@@ -212,11 +212,24 @@ class AccountPool(SuccessiveRoster):
             self._tell_kin(name)
         self._batch.used[name] = choice.member.used
         account = self._accounts[name]
-        lease = Lease(self, pool, choice, account, wanted, now, moved)
+        proxy, index = account.proxy or pool.upstream.proxy, -1
         if account.proxy is None and pool.proxies is not None:
             index = pool.proxies.choose(now)
-            lease.take_proxy(pool.upstream.proxies[index], index)
-        return lease
+            proxy = pool.upstream.proxies[index]
+        has_slot = pool.slots is not None and choice.member.settings.max_concurrent is not None
+        return Lease(
+            self,
+            choice,
+            account,
+            wanted.model,
+            wanted.pin,
+            now,
+            moved,
+            pool.waits,
+            has_slot,
+            proxy,
+            index,
+        )
 
     # Outcomes of leases
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import Lease
-from dragoman.canonical.losses import LossKind
+from dragoman.accounts.pool import Lease, LeaseRequest
+from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.usage import Usage, consistent
 from dragoman.edge.auth import Caller
 from dragoman.edge.delivery import Delivery
@@ -17,7 +18,7 @@ from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import InVain, Record, losses_header
 from dragoman.prices.lookup import Charge
 from dragoman.prices.rates import dollars
-from dragoman.serving.affinity import NO_KEYS
+from dragoman.serving.affinity import NO_KEYS, ConversationKeys
 from dragoman.serving.attempts import Attempts
 from dragoman.serving.large import LargeBodies
 from dragoman.serving.learnt import NOTHING, Corrected
@@ -44,6 +45,7 @@ FALLBACK_HEADER = b"x-dragoman-upstream"
 """Header that names the upstream when it is not that of the model's route."""
 
 
+@dataclass(slots=True, eq=False)
 class RequestContext:
     """What belongs to one request while it is served.
 
@@ -68,63 +70,34 @@ class RequestContext:
     - `thought` are the first events of an answer that broke off while it only thought.
     """
 
-    __slots__ = (
-        "_noted",
-        "asked",
-        "attempts",
-        "call",
-        "caller",
-        "corrected",
-        "delivery",
-        "fell_back",
-        "has_choice",
-        "incoming",
-        "is_called",
-        "keys",
-        "large",
-        "least_prompt",
-        "ledger",
-        "on_settled",
-        "only",
-        "outcome",
-        "plan",
-        "reading",
-        "record",
-        "recorder",
-        "request",
-        "rounds",
-        "stream",
-        "thought",
-        "wanted",
-    )
-
-    def __init__(
-        self,
-        incoming: IncomingRequest,
-        caller: Caller,
-        record: Record,
-        request: ClientRequest,
-        large: LargeBodies,
-        recorder: AnswerRecorder | None = None,
-    ) -> None:
-        self.incoming = incoming
-        self.caller = caller
-        self.record = record
-        self.request = request
-        self.attempts: Attempts | None = None
-        self.large = large
-        self.recorder = recorder
-        self.delivery: Delivery | None = None
-        self.stream: AnswerStream | None = None
-        self.rounds: Rounds | None = None
-        self.corrected: Corrected
-        self.outcome = Outcome()
-        self.reading: AnswerStream | None = None
-        self.is_called = False
-        self._noted: Usage | None = None
-        """The usage that is recorded, as it was reported."""
-        self.thought = b""
-        self.on_settled: Callable[[Record], object] | None = None
+    incoming: IncomingRequest
+    caller: Caller
+    record: Record
+    request: ClientRequest
+    large: LargeBodies
+    recorder: AnswerRecorder | None = None
+    plan: Plan = field(init=False)
+    wanted: LeaseRequest = field(init=False)
+    only: str = field(init=False)
+    call: Call = field(init=False)
+    ledger: Ledger = field(init=False)
+    keys: ConversationKeys = NO_KEYS
+    has_choice: bool = False
+    fell_back: bool = False
+    corrected: Corrected = field(init=False)
+    attempts: Attempts | None = None
+    is_called: bool = False
+    rounds: Rounds | None = None
+    outcome: Outcome = field(default_factory=Outcome)
+    reading: AnswerStream | None = None
+    delivery: Delivery | None = None
+    stream: AnswerStream | None = None
+    asked: int = 0
+    least_prompt: int = 0
+    thought: bytes = b""
+    on_settled: Callable[[Record], object] | None = None
+    _noted: Usage | None = None
+    """The usage that is recorded, as it was reported."""
 
     def follow(self, plan: Plan, call: Call, *, is_fallback: bool = False) -> None:
         """Send the request where `plan` leads, translated as in `call`."""

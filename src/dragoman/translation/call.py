@@ -103,6 +103,7 @@ class CallSettings(Struct, frozen=True, kw_only=True):
 class Call:
     """A request on its way to one upstream, and the way back for its answer.
 
+    `path` is the path below the version, with its query, at which the upstream is asked.
     `account` and `response_id` are initially those of the settings; a caller that tries several
     accounts sets them for each. `request_id` is part of an error that ends a stream, if the
     protocol has a member for it. `mask` hides the account's secrets in streams; the caller masks
@@ -187,7 +188,6 @@ class Call:
                 self._stops = emulated(request.stop, taken, settings.options)
             self.body = self._write(request)
         self.path = self.endpoint.path_for(settings.model or source.model, self.streams)
-        """The path below the version, with its query, at which the upstream is asked."""
         self._unreduced = self.body, self.ledger
 
     def _may_search(self) -> bool:

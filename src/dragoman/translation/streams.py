@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
@@ -50,8 +50,7 @@ UNREAD = "it says nothing in a form that is read"
 """The error for an answer with losses of content and nothing else."""
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """The outcome of an answer, filled in while it is read: usage, end, failure.
 
     `estimated`: the usage reported was incomplete. `text_bytes` are the bytes of text in a whole
