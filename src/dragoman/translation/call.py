@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import time
 from binascii import hexlify
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -73,7 +72,7 @@ from dragoman.translation.streams import (
 ALL_REASONING = 1 << 62
 """All pieces of reasoning, for `Call.drop_reasoning`."""
 
-_UNCHANGED = ToolNames((), sys.maxsize)
+_UNCHANGED = ToolNames((), 1 << 62)
 """The names of tools in what is passed through."""
 
 _NOT_PICKLED = frozenset({"_unreduced", "body", "endpoint", "mask"})
