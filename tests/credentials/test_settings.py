@@ -17,6 +17,8 @@ from tests.credentials.given import config
 
 AWS = 'kind = "aws", access_key_id = "AKIDEXAMPLE", secret_access_key = "not-a-real-secret"'
 
+PRINTED = 'kind = "command", command = ["/bin/keys"], output = "aws"'
+
 
 def builder_of(text: str) -> UpstreamRequestBuilder:
     parsed: Config = parse_config(text).config
@@ -45,6 +47,11 @@ def builder_of(text: str) -> UpstreamRequestBuilder:
             config(f'{AWS}, signing_name = "bedrock-mantle"'),
             "accounts[0].credentials.signing_name",
             "differs",
+        ),
+        (
+            config(PRINTED, 'region = "eu-west-1"', "https://gateway.example"),
+            "accounts[0].credentials.signing_name",
+            "does not follow",
         ),
         (
             config(AWS, base_url="https://gateway.example"),
@@ -76,6 +83,8 @@ def test_a_request_is_signed_over_what_is_sent() -> None:
     assert head.startswith("POST /anthropic/v1/messages HTTP/1.1\r\n")
     assert "x-api-key" not in head
     assert b"authorization" not in prepared(request).lines, "it is of this request alone"
+    assert builder.signs_bodies
+    assert not builder_of(config(f'{AWS}, form = "bedrock_key"')).signs_bodies
 
 
 def test_accounts_in_two_regions_share_an_upstream() -> None:

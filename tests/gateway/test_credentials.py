@@ -12,7 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Account, Admin, Config, Route, Secret, Storage, parse_config
-from dragoman.config.credentials import AwsCredentials, Credentials, OAuthCredentials
+from dragoman.config.credentials import (
+    AwsCredentials,
+    CommandCredentials,
+    Credentials,
+    OAuthCredentials,
+)
 from dragoman.lab.simulator.authority import KEY_ID, SECRET, Authority, Failing
 from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.testing import RunningSimulator
@@ -65,11 +70,27 @@ def answered(gateway: RunningGateway, api: str, model: str, *, stream: bool = Fa
     return answer.status == 200
 
 
-@pytest.mark.parametrize("stream", [False, True])
+PRINTED = json.dumps({"Version": 1, "AccessKeyId": KEY_ID, "SecretAccessKey": SECRET})
+
+
+@pytest.mark.parametrize(
+    ("credentials", "stream"),
+    [
+        (STATIC, False),
+        (STATIC, True),
+        (
+            CommandCredentials(
+                command=("/bin/echo", PRINTED), output="aws", signing_name="bedrock"
+            ),
+            False,
+        ),
+    ],
+    ids=["whole", "streamed", "printed"],
+)
 def test_signed_requests_are_what_the_service_computes(
-    start: Start, simulator: RunningSimulator, stream: bool
+    start: Start, simulator: RunningSimulator, credentials: Credentials, stream: bool
 ) -> None:
-    gateway = start(with_credentials(simulator.base_url, STATIC))
+    gateway = start(with_credentials(simulator.base_url, credentials))
     for api in APIS:
         for upstream in UPSTREAMS:
             assert answered(gateway, api, f"{upstream}/sim-text", stream=stream)

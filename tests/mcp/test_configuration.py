@@ -30,6 +30,10 @@ OAUTH = 'credentials = { kind = "oauth2", token_url = "https://login.example.com
         (SERVER + 'key = "a-key"\n' + OAUTH, "excludes key"),
         (SERVER + OAUTH.replace(" }", ', grant = "refresh_token" }'), "needs a [storage]"),
         (SERVER + 'credentials = { kind = "aws" }\n', "expected one of oauth2, command"),
+        (
+            SERVER + 'credentials = { kind = "command", command = ["x"], output = "aws" }\n',
+            "not signed",
+        ),
         (SERVER + 'command = "npx"\n', "unknown key"),
     ],
 )

@@ -17,6 +17,7 @@ from dragoman.config.access_checks import access_faults, key_fault
 from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
 from dragoman.config.credential_checks import credential_faults, token_faults
+from dragoman.config.credentials import signs
 from dragoman.config.extras import missing_extra
 from dragoman.config.files import BadFileName, file_at
 from dragoman.config.limits import limit_faults
@@ -200,6 +201,8 @@ def _mcp_servers(config: Config) -> Iterator[Fault]:
             yield (*place, "credentials"), "excludes key: set one of them"
         for name, problem in token_faults(server.credentials, config.storage):
             yield (*place, *name), problem
+        if signs(server.credentials):
+            yield (*place, "credentials", "output"), "aws: requests to MCP servers are not signed"
 
 
 def is_safe_url(url: str) -> bool:

@@ -12,6 +12,7 @@ from dragoman.config.credentials import (
     AzureCredentials,
     CommandCredentials,
     OAuthCredentials,
+    signs,
 )
 from dragoman.config.settings import PLACES, Account, Storage, Upstream
 
@@ -31,14 +32,16 @@ def credential_faults(account: Account, upstream: Upstream, storage: Storage) ->
     settings = account.credentials
     if isinstance(settings, AwsCredentials):
         yield from _aws_faults(settings)
-        if "{" not in url:
-            yield from _scope_faults(account, settings, urlsplit(url).hostname or "")
     elif isinstance(settings, AzureCredentials):
         given = [name for name in _PROOFS if getattr(settings, name) is not None]
         if len(given) > 1:
             yield ("credentials", given[1]), f"excludes {given[0]}: set one of them"
     elif isinstance(settings, CommandCredentials | OAuthCredentials):
         yield from token_faults(settings, storage)
+    if settings is None or "{" in url:
+        return
+    if isinstance(settings, AwsCredentials) or signs(settings):
+        yield from _scope_faults(account, settings, urlsplit(url).hostname or "")
 
 
 def token_faults(
@@ -84,13 +87,17 @@ def _oauth_faults(settings: OAuthCredentials) -> Iterator[_Fault]:
         yield ("credentials", "client_id"), "required by client_auth private_key_jwt"
 
 
-def _scope_faults(account: Account, settings: AwsCredentials, host: str) -> Iterator[_Fault]:
+def _scope_faults(
+    account: Account, settings: AwsCredentials | CommandCredentials, host: str
+) -> Iterator[_Fault]:
     """What is wrong with the region and service that signatures are for."""
     region, name = region_and_name(host)
     if not (account.region or region):
         yield ("region",), f"required: it does not follow from {host}"
     elif account.region and region and account.region != region:
         yield ("region",), f"differs from that of {host}: {region}"
+    if not signs(settings):
+        return
     if not (settings.signing_name or name):
         yield ("credentials", "signing_name"), f"required: it does not follow from {host}"
     elif settings.signing_name and name and settings.signing_name != name:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeGuard
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
@@ -91,8 +91,10 @@ class CommandCredentials(Credential, frozen=True, kw_only=True, tag="command"):
     """The program and its arguments; no shell is involved."""
     output: Literal["text", "json", "aws", "kubernetes"] = "text"
     """What it prints: `text`, the token alone; `json`, an object with `access_token`, `token` or
-    `api_key`, and `expires_in` or `expires_at`; `aws`, keys as `credential_process` prints them;
-    `kubernetes`, an `ExecCredential`."""
+    `api_key`, and `expires_in` or `expires_at`; `aws`, keys as `credential_process` prints them,
+    with which requests are signed; `kubernetes`, an `ExecCredential`."""
+    signing_name: Text | None = None
+    """Name of the service in signatures, with `aws`. Absent: it follows from the host."""
     refresh_s: Annotated[float, Meta(ge=1)] | None = None
     """Seconds after which it is run again; absent: shortly before what it printed expires, or after
     300 seconds if that is not said."""
@@ -147,6 +149,13 @@ Credentials = (
 
 FILES = ("file", "certificate", "token_file", "private_key")
 """Settings that name files, relative to the directory of the configuration file."""
+
+
+def signs(credentials: Credentials) -> TypeGuard[AwsCredentials | CommandCredentials]:
+    """Whether requests are signed by what such credentials are."""
+    if isinstance(credentials, CommandCredentials):
+        return credentials.output == "aws"
+    return isinstance(credentials, AwsCredentials) and credentials.form == "signature"
 
 
 def source_of(credentials: Credentials) -> str:

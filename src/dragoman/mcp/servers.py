@@ -11,7 +11,6 @@ import dragoman
 from dragoman.accounts.credentials.account_credentials import Credentials
 from dragoman.accounts.credentials.authorising import (
     Authoriser,
-    Outgoing,
     account_of,
     authoriser_of,
 )
@@ -87,7 +86,7 @@ class Server:
         own = dict(self._headers)
         passed = tuple((name, value) for name, value in headers.items() if name not in own)
         if self._authoriser is not None:
-            passed += self._authoriser.headers(Outgoing(method, "", "", passed, body))
+            passed += self._authoriser.usable().headers
         return UpstreamRequest(
             method=method,
             url=self._url,

@@ -7,8 +7,9 @@ from typing import Literal
 
 import dragoman
 from dragoman.accounts.credentials.account_credentials import Credentials, NoCredential
-from dragoman.accounts.credentials.authorising import Outcome, Outgoing, authoriser_of
+from dragoman.accounts.credentials.authorising import Outcome, authoriser_of
 from dragoman.accounts.credentials.decide.refreshing import Credential
+from dragoman.accounts.credentials.decide.signing import Signable, signed_headers
 from dragoman.accounts.credentials.place import place_of
 from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.accounts.pool import account_tag
@@ -286,14 +287,18 @@ class UpstreamRequestBuilder:
         authorisation: tuple[Header, ...] = ()
         held = body if isinstance(body, bytes) else b""
         if self._authoriser is not None:
-            target = parse_url(url)
-            outgoing = Outgoing(method, target.authority, target.path, headers, held)
             try:
-                authorisation = self._authoriser.headers(outgoing)
+                credential = self._authoriser.usable()
             except NoCredential as error:
                 raise Unauthorised(str(error)) from None
-            if self._masked is not self._authoriser.current:
-                self._masked = self._authoriser.current
+            authorisation = credential.headers
+            if credential.keys is not None:
+                target = parse_url(url)
+                signed = signed_headers(target.authority, headers)
+                signable = Signable(method, target.path, signed, held)
+                authorisation = self._authoriser.sign(credential.keys, signable)
+            if self._masked is not credential:
+                self._masked = credential
                 self.mask = Mask((*self._secrets, *self._authoriser.secrets()))
         return UpstreamRequest(
             method=method,

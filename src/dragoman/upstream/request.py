@@ -222,7 +222,7 @@ def _prepared(
 def render_head(request: UpstreamRequest, lines: bytes) -> bytes:
     """The head of a request as it goes onto the wire. `lines` are the prepared ones."""
     if request.authorisation:
-        added = "".join(f"{name}: {value}\r\n" for name, value in request.authorisation)
+        added = "".join([f"{name}: {value}\r\n" for name, value in request.authorisation])
         if added.count("\n") != len(request.authorisation) or "\0" in added:
             raise ValueError("a header of the request has a line break or a null character")
         lines += added.encode("latin-1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from dragoman.accounts.credentials.account_credentials import (
     PREPARING,
@@ -17,11 +17,9 @@ from dragoman.accounts.credentials.decide.refreshing import Credential
 from dragoman.accounts.credentials.decide.refusals import clock_of, is_of_clock, says_expired
 from dragoman.accounts.credentials.decide.signing import (
     AwsKeys,
-    Headers,
     Scope,
     Signable,
     Signer,
-    signed_headers,
 )
 from dragoman.accounts.credentials.place import Place, place_of
 from dragoman.accounts.decide.symptoms import Symptom
@@ -32,17 +30,6 @@ from dragoman.config.mcp import McpServer
 _log = logging.getLogger("dragoman.accounts")
 
 Outcome = TypeVar("Outcome")
-
-
-class Outgoing(NamedTuple):
-    """A request that is ready to be sent. `host` is the value of its header, `path` the request
-    target, query included."""
-
-    method: str
-    host: str
-    path: str
-    headers: Headers
-    body: bytes
 
 
 class Authoriser:
@@ -76,24 +63,24 @@ class Authoriser:
         """What requests are authorised by now; None if they cannot be."""
         return self._fixed if self._obtained is None else self._obtained.usable(self._clock())
 
-    def headers(self, request: Outgoing) -> tuple[tuple[str, str], ...]:
-        """The headers to add to a request.
+    def usable(self) -> Credential:
+        """What requests are authorised by now: its headers, or `sign`.
 
         Raises:
-            NoCredential: there is none at the moment.
+            NoCredential: they cannot be.
         """
         credential = self.current
         if credential is None:
             raise NoCredential(PREPARING)
-        if credential.keys is None:
-            return credential.headers
+        return credential
+
+    def sign(self, keys: AwsKeys, request: Signable) -> tuple[tuple[str, str], ...]:
+        """The headers to add to a request that is ready to be sent."""
         signer = self._signer
-        if signer is None or signer.keys is not credential.keys:
+        if signer is None or signer.keys is not keys:
             assert self._scope is not None
-            signer = self._signer = Signer(credential.keys, self._scope)
-        signed = signed_headers(request.host, request.headers)
-        signable = Signable(request.method, request.path, signed, request.body)
-        return signer.headers(signable, self._clock() + self._offset)
+            signer = self._signer = Signer(keys, self._scope)
+        return signer.headers(request, self._clock() + self._offset)
 
     async def ready(self) -> None:
         """Wait until requests can be authorised.
@@ -200,7 +187,7 @@ def authoriser_of(
     settings = account.credentials
     if settings is None:
         return None
-    scope = place.scope(settings) if isinstance(settings, AwsCredentials) else None
+    scope = place.scope(settings)
     fixed = fixed_credential(account)
     if fixed is not None:
         return Authoriser(None, fixed, scope)

@@ -69,7 +69,7 @@ async def obtain_aws(
     Raises:
         CredentialError: there are none.
     """
-    source = _Source(settings, place.scope(settings).region, failure, environment)
+    source = _Source(settings, place.signing_region, failure, environment)
     credential = await source.keys()
     if settings.form == "bedrock_key":
         assert credential.keys is not None

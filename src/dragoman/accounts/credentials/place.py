@@ -14,7 +14,7 @@ from dragoman.accounts.credentials.decide.refreshing import (
 from dragoman.accounts.credentials.decide.signing import Scope
 from dragoman.config import Account, Secret, Upstream
 from dragoman.config.aws_hosts import region_and_name
-from dragoman.config.credentials import AwsCredentials
+from dragoman.config.credentials import Credentials, signs
 
 
 class Place(Struct, frozen=True):
@@ -32,10 +32,17 @@ class Place(Struct, frozen=True):
         """The host that is called."""
         return urlsplit(self.url).hostname or ""
 
-    def scope(self, settings: AwsCredentials) -> Scope:
-        """What signatures are valid for."""
-        region, name = region_and_name(self.host)
-        return Scope(self.region or region, settings.signing_name or name)
+    @property
+    def signing_region(self) -> str:
+        """The region of AWS; it may be empty."""
+        return self.region or region_and_name(self.host)[0]
+
+    def scope(self, settings: Credentials) -> Scope | None:
+        """What signatures are valid for; None if requests are not signed."""
+        if not signs(settings):
+            return None
+        name = settings.signing_name or region_and_name(self.host)[1]
+        return Scope(self.signing_region, name)
 
 
 def place_of(account: Account, upstream: Upstream) -> Place:

@@ -60,8 +60,8 @@ class Credential(Struct, frozen=True, omit_defaults=True):
 
     def is_usable(self, now: float) -> bool:
         """Whether requests may be authorised by it."""
-        life = self.expires_at - self.made_at
-        return self.expires_at - now >= min(HARD_S, 0.1 * life)
+        left = self.expires_at - now
+        return left >= HARD_S or left >= 0.1 * (self.expires_at - self.made_at)
 
     def is_same(self, other: Credential | None) -> bool:
         """Whether another authorises requests by the same value."""

@@ -147,7 +147,7 @@ def _canonical_path(path: str) -> str:
             del kept[-1:]
         elif segment not in ("", "."):
             kept.append(segment)
-    ends = path.endswith(("/", "/.", "/..")) and kept
+    ends = path.endswith("/") and kept
     return _encoded(f"/{'/'.join(kept)}{'/' if ends else ''}".encode(), _RESERVED_IN_PATHS)
 
 
