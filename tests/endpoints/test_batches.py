@@ -16,7 +16,8 @@ import anthropic
 import openai
 import pytest
 
-from dragoman.endpoints.batch_lines import Results
+from dragoman.endpoints import batches
+from dragoman.endpoints.batch_lines import LONGEST_LINE, Results
 from dragoman.endpoints.uploads import Spool
 from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.holdings import Asked, Given
@@ -379,6 +380,34 @@ def test_results_that_are_refused_are_asked_for_again(
         assert used(gateway) == 0
     mine.messages.batches.retrieve(made.id)
     assert eventually(lambda: used(gateway) == 2 * TOKENS)
+
+
+@pytest.mark.parametrize("endless", ["_RESULT_BYTES", "_READ_S", "a line"])
+def test_results_without_end_count_as_all_that_was_reserved(
+    opened: Gateways, monkeypatch: pytest.MonkeyPatch, endless: str
+) -> None:
+    """Once, and marked as estimated."""
+    more = PRICES.format(upstream="messages")
+    gateway, holdings = opened.open(BUDGET, more), opened.simulator.app.holdings
+    mine = opened.anthropic(gateway)
+    made = mine.messages.batches.create(requests=requests("claude-x", "claude-y"))
+    reserved = limit_of(gateway)["reserved"]
+    answer = holdings.answer
+
+    def answers(asked: Asked) -> Given | None:
+        found = answer(asked)
+        if asked.parts[-1] == "results" and endless == "a line":
+            found = Given(None, b" " * (LONGEST_LINE + 1), "application/x-jsonl")
+        return found
+
+    monkeypatch.setattr(holdings, "answer", answers)
+    if endless != "a line":
+        monkeypatch.setattr(batches, endless, 1e-4)
+    for _ in range(2):
+        mine.messages.batches.retrieve(made.id)
+    assert float(reserved) > 0
+    assert eventually(lambda: limit_of(gateway)["used"] == reserved)
+    assert limit_of(gateway)["reserved"] == "0"
 
 
 def line_for(url: Any, **more: Any) -> bytes:

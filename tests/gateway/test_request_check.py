@@ -6,8 +6,10 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from msgspec.structs import replace
 
@@ -17,6 +19,7 @@ from dragoman.http.clock import Clock
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols import CODECS
 from dragoman.server.testing import RunningGateway, running_gateway
+from tests.endpoints.bound import batch_lines, gateways
 from tests.facts import facts_of
 from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for
@@ -242,6 +245,28 @@ async def test_of_files_the_head_is_checked_before_they_are_passed_on(
     incoming.check = check
     assert not await incoming.pipe(take, 100)
     assert (seen, passed) == ([shown], [sent])
+
+
+def test_batches_whose_requests_it_is_not_shown_are_refused(
+    simulator: RunningSimulator, check: Posts, tmp_path: Path
+) -> None:
+    """Their files, and batches of such that were sent before there was a check; other files pass.
+    A message batch is shown whole."""
+    with gateways(simulator, tmp_path, "") as opened:
+        before = opened.open()
+        made = opened.openai(before).files.create(file=batch_lines("my-model"), purpose="batch")
+        before.stop()
+        mine = opened.openai(opened.open(more=f'[request_check]\nurl = "{check.url}/check"\n'))
+        asked = len(simulator.requests)
+        with pytest.raises(openai.BadRequestError, match="send each by itself"):
+            mine.files.create(file=batch_lines("my-model"), purpose="batch")
+        with pytest.raises(openai.BadRequestError, match="send each by itself") as refused:
+            mine.batches.create(
+                input_file_id=made.id, endpoint="/v1/chat/completions", completion_window="24h"
+            )
+        assert refused.value.code == "policy_blocked"
+        assert len(simulator.requests) == asked
+        assert mine.files.create(file=b"x", purpose="user_data").purpose == "user_data"
 
 
 def test_turns_over_a_websocket_are_checked(

@@ -3,6 +3,7 @@ once, when one is seen to have ended: by its client, or by the gateway, which lo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -13,12 +14,12 @@ from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, InvalidRequest
-from dragoman.canonical.usage import Usage, consistent
+from dragoman.canonical.usage import Usage, consistent, summed
 from dragoman.config import Account
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import DetachedSink, IncomingRequest, Received
 from dragoman.edge.record import Record
-from dragoman.endpoints.batch_lines import Rename, Results, Share, usage_of
+from dragoman.endpoints.batch_lines import LONGEST_LINE, Rename, Results, Share, usage_of
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.faces import FACES
 from dragoman.endpoints.parts import Parts
@@ -44,11 +45,20 @@ FIRST_LOOK_S: Final = 300.0
 """Seconds after which the gateway looks at a batch whose end nobody has seen; then twice as
 long each time, up to the longest."""
 _LONGEST_WAIT_S: Final = 3600.0
+_READ_S: Final = 900.0
+"""Seconds in which all results of a batch are read; whoever sends them slower sends them without
+end."""
+_RESULT_BYTES: Final = LONGEST_LINE
+"""Bytes of results for each request of a batch."""
 _AT_ONCE: Final = 20
 """Batches that are looked at one after another."""
 _RUNNING: Final = frozenset({"validating", "in_progress", "finalizing", "cancelling", "canceling"})
 PATHS: Final[Mapping[str, str]] = {"batch": "/batches", "message_batch": "/messages/batches"}
 """Paths of batches below the version, by their kinds."""
+
+
+class _Endless(Exception):
+    """There are more results than a batch can have."""
 
 
 class Batches:
@@ -93,13 +103,10 @@ class Batches:
         held = Record(caller=caller.name, team=caller.team, model=next(iter(shares), ""))
 
         def expect(rules: Rules) -> tuple[Expected, int]:
-            estimates = self._parts.admission.expected
             given = output = cost = 0
             unknown, billed = False, False
             for share in shares.values():
-                read = estimates.input(caller.name, upstream, share.sent, share.bytes)
-                made = share.output + share.unlimited * estimates.output(caller.name, share.sent)
-                usage = Usage(input=read, output=min(made, MOST_OUTPUT))
+                usage = self._estimated(caller.name, upstream, share)
                 charge = batch_charge(call.plan.prices, upstream, share.sent, usage, share.requests)
                 unknown, billed = unknown or charge.cost is None, billed or charge.billed
                 given, output, cost = (
@@ -117,6 +124,13 @@ class Batches:
             finally:
                 call.record.limit = held.limit
         return held
+
+    def _estimated(self, caller: str, upstream: str, share: Share) -> Usage:
+        """What the requests of a batch for one model may use."""
+        estimates = self._parts.admission.expected
+        given = estimates.input(caller, upstream, share.sent, share.bytes)
+        output = share.output + share.unlimited * estimates.output(caller, share.sent)
+        return Usage(input=given, output=min(output, MOST_OUTPUT))
 
     def keep(self, held: Record, owner: str, name: str) -> None:
         """A batch of that name was made, which is its owner's: what is reserved for it is held
@@ -186,16 +200,30 @@ class Batches:
         noted = Noted.of(bound.details)
         things = things_in(answer, bound.kind, bound.owner, account.name, noted)
         await self._bindings.bind(things)
+        estimated = False
         try:
             used = await self._used(bound, answer, account)
+        except (_Endless, InvalidRequest, TimeoutError):
+            _log.warning("the results of the batch %s are too large to be counted", bound.name)
+            used, estimated = self._most_of(bound, account), True
         except (CallError, DragomanError) as error:
             _log.warning("the results of the batch %s cannot be read: %s", bound.name, error)
             return False
         store = self._bindings.store
         assert store is not None
         if await store.ask(partial(_settle, bound.owner, bound.name)):
-            await self._count(bound, account, used)
+            await self._count(bound, account, used, estimated=estimated)
         return True
+
+    def _most_of(self, bound: BoundId, account: Account) -> Mapping[str, tuple[Usage, int]]:
+        """As `_used`, of a batch whose results cannot be read: all that was reserved for it."""
+        noted = Noted.of(bound.details)
+        most: dict[str, tuple[Usage, int]] = {}
+        for one in shares_of(noted.shares).values():
+            usage = self._estimated(noted.by or bound.owner, account.upstream, one)
+            before, requests = most.get(one.sent, (Usage(), 0))
+            most[one.sent] = summed(before, usage), requests + one.requests
+        return most
 
     async def _used(
         self, bound: BoundId, answer: Mapping[str, Any], account: Account
@@ -205,6 +233,7 @@ class Batches:
 
         Raises:
             CallError: its results cannot be read.
+            _Endless, InvalidRequest, TimeoutError: they are larger than results can be.
         """
         shares = Noted.of(bound.details).shares
         names = {str(share[0]): model for model, share in shares.items()}
@@ -219,11 +248,13 @@ class Batches:
             paths = [f"/files/{file}/content"] if isinstance(file, str) else []
         elif not answer.get("results_url"):
             paths = []
-        for path in paths:
-            await self._read(account, path, results)
+        most = _RESULT_BYTES * sum(share.requests for share in shares_of(shares).values())
+        async with asyncio.timeout(_READ_S):
+            for path in paths:
+                await self._read(account, path, results, most)
         return {model: (usage, results.counts[model]) for model, usage in results.usage.items()}
 
-    async def _read(self, account: Account, path: str, results: Results) -> None:
+    async def _read(self, account: Account, path: str, results: Results, most: int) -> None:
         builder = self._upstreams.builders.of(account)
         await builder.ready()
         async with await self._upstreams.client.send(
@@ -232,6 +263,9 @@ class Batches:
             if not answer.is_good:
                 raise BadAnswer(f"the service answers with status {answer.status}")
             async for chunk in answer:
+                most -= len(chunk)
+                if most < 0:
+                    raise _Endless
                 results.lines.feed(chunk)
             results.lines.finish()
 
@@ -250,7 +284,12 @@ class Batches:
             return None
 
     async def _count(
-        self, bound: BoundId, account: Account, used: Mapping[str, tuple[Usage, int]]
+        self,
+        bound: BoundId,
+        account: Account,
+        used: Mapping[str, tuple[Usage, int]],
+        *,
+        estimated: bool,
     ) -> None:
         """Count what a batch came to."""
         noted = Noted.of(bound.details)
@@ -267,6 +306,7 @@ class Batches:
                 sent,
             )
             record.account, record.attempts = account.name, 1
+            record.estimated = estimated
             record.usage = replace(consistent(usage), tier=BATCH)
             record.charge = batch_charge(
                 plan.prices, account.upstream, sent, record.usage, requests

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Raw, Struct
 
 from dragoman import jsontext
-from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.config import Server
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest, is_json
@@ -31,6 +31,12 @@ _FIELDS = {"purpose": 64, "file_id": 1024}
 _MOST_HELD = 8 * 1024 * 1024
 """Bytes of a JSON body that is not a batch."""
 _MESSAGES = "/v1/messages"
+_UNCHECKED = Fault(
+    FaultKind.POLICY_BLOCKED,
+    "The requests in a batch's file cannot be checked, as the operator of this gateway has requests"
+    " checked: send each by itself.",
+    code=FaultKind.POLICY_BLOCKED,
+)
 _IN_A_TURN = 100
 """Requests of a batch that are read before others have their turn."""
 
@@ -73,6 +79,9 @@ class BoundBodies:
         """
         if row.method != "POST":
             return Sending()
+        is_checked = incoming.check is not None
+        if is_checked and row.makes == ("batch",) and row.model == "none":
+            raise DragomanError(_UNCHECKED)
         chosen: list[Plan] = []
         requests = Requests(self._batches.rename(caller, incoming.codec, chosen), caller)
         if row.body == "multipart" and not is_json(incoming.headers):
@@ -89,6 +98,8 @@ class BoundBodies:
                     upload=upload, named=[file_id.value.decode("latin-1")] if file_id else ()
                 )
             try:
+                if is_checked:
+                    raise DragomanError(_UNCHECKED)
                 file = await batch_file(upload, self._server.spool_dir, requests)
             except BaseException:
                 upload.close()
