@@ -12,6 +12,7 @@ from typing import Any
 import anthropic
 import openai
 import psycopg
+from google import genai
 
 from dragoman.config import read_config
 from dragoman.lab.simulator.testing import RunningSimulator
@@ -38,9 +39,21 @@ stored_responses = "pass"
 name = "messages"
 protocol = "anthropic_messages"
 base_url = "{url}"
+[[upstreams]]
+name = "google"
+protocol = "google_generate_content"
+base_url = "{url}"
+[[upstreams]]
+name = "interactions"
+protocol = "google_interactions"
+base_url = "{url}"
 [[routes]]
 match = "my-*"
 upstream = "chat"
+model = "sim-text"
+[[routes]]
+match = "gemini-*"
+upstream = "google"
 model = "sim-text"
 [[routes]]
 match = "claude-*"
@@ -84,7 +97,7 @@ class Gateways:
         """One more gateway. `rules` are those of the first client, `yours` of the second."""
         accounts = "".join(
             _ACCOUNT.format(upstream=upstream, key=key)
-            for upstream in ("chat", "responses", "messages")
+            for upstream in ("chat", "responses", "messages", "google", "interactions")
             for key in keys
         )
         clients = _CLIENT.format(name="me", key=ME, rules=rules)
@@ -117,6 +130,16 @@ class Gateways:
         url = gateway.base_url
         made = anthropic.Anthropic(base_url=url, api_key=key, max_retries=0, http_client=http)
         return self._stack.enter_context(made)
+
+    def google(self, gateway: RunningGateway, key: str = ME, version: str = "v1") -> genai.Client:
+        """A client of Google's SDK."""
+        url = gateway.base_url
+        options = genai.types.HttpOptions(
+            base_url=url, api_version=version, client_args={"verify": TRUSTS_NOBODY}
+        )
+        made = genai.Client(api_key=key, http_options=options)
+        self._stack.callback(made.close)
+        return made
 
     def close(self) -> None:
         self._stack.close()

@@ -63,6 +63,7 @@ EndpointName = Literal[
     "conversations",
     "vector_stores",
     "containers",
+    "caches",
     "realtime",
 ]
 """Endpoints beside those for answers of models."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, InvalidRequest
 from dragoman.canonical.usage import Usage, consistent, summed
-from dragoman.config import Account
+from dragoman.config import Account, EndpointName
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import DetachedSink, IncomingRequest, Received
 from dragoman.edge.record import Record
@@ -70,17 +70,24 @@ class Batches:
         self._bindings = parts.upstreams.ids
         self._reserved = parts.reserved
 
-    def rename(self, caller: Caller, codec: Codec, chosen: list[Plan]) -> Rename:
-        """What renames the models of the requests of a batch, in the form of the protocol `codec`.
-        The first decides which upstream makes the batch: its plan is put into `chosen`."""
+    def rename(
+        self,
+        caller: Caller,
+        codec: Codec,
+        chosen: list[Plan],
+        capability: EndpointName = "batches",
+    ) -> Rename:
+        """What renames the models of the requests of a batch, or what else has this `capability`,
+        in the form of the protocol `codec`. The first decides which upstream makes it: its plan is
+        put into `chosen`."""
 
         def sent(model: str) -> str:
             plan = self._parts.plans.of(caller, model)
             upstream = plan.upstream
-            if "batches" not in endpoints_of(upstream) or not is_spoken(codec, upstream):
-                raise InvalidRequest.at("model", f"{plan.upstream.name} makes no batches")
-            if plan.target.endpoints is not None and "batches" not in plan.target.endpoints:
-                raise InvalidRequest.at("model", "its route has no batches")
+            if capability not in endpoints_of(upstream) or not is_spoken(codec, upstream):
+                raise InvalidRequest.at("model", f"{plan.upstream.name} makes no {capability}")
+            if plan.target.endpoints is not None and capability not in plan.target.endpoints:
+                raise InvalidRequest.at("model", f"its route has no {capability}")
             if not chosen:
                 chosen.append(plan)
             first = chosen[0].upstream

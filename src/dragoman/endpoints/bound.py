@@ -4,6 +4,7 @@ changed, downloaded and deleted, by the account that has them alone."""
 from __future__ import annotations
 
 import logging
+import re
 import time
 from functools import partial
 
@@ -13,7 +14,7 @@ from dragoman import jsontext
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.config import Upstream
-from dragoman.edge.errors import refusal
+from dragoman.edge.errors import Headers, refusal
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.endpoints.batch_lines import Results, check_path, path_of
 from dragoman.endpoints.batches import FIRST_LOOK_S, Batches, as_noted, has_ended, shares_of
@@ -22,9 +23,16 @@ from dragoman.endpoints.bound_lists import ListForm, asked_ids, asked_page, list
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.delivery import reading
 from dragoman.endpoints.exchange import EndpointExchange
+from dragoman.endpoints.google_uploads import (
+    MODELS,
+    UPLOAD_LIFE_S,
+    answered_headers,
+    upload_headers,
+    upload_name,
+)
 from dragoman.endpoints.members import replaced
 from dragoman.endpoints.streams import deliver_bytes
-from dragoman.endpoints.table import Row
+from dragoman.endpoints.table import UPLOADING, Row
 from dragoman.endpoints.vendors import endpoints_of, is_spoken
 from dragoman.endpoints.wire import gateway_url
 from dragoman.protocols.base import to_json
@@ -43,6 +51,7 @@ UPSTREAM = b"x-dragoman-upstream"
 """Header in which a client names the upstream that is to make something."""
 _PASSED = (b"openai-beta", b"range")
 """Headers of clients that are passed on besides those of the protocol."""
+_BYTES = b"application/octet-stream"
 _TAKEN = Fault(
     FaultKind.INTERNAL, "The service gave an id that it has given before.", code="server_error"
 )
@@ -73,6 +82,10 @@ class BoundThings:
         if not name and call.row.method == "GET":
             await self._list(call)
             return
+        if call.row.body == "raw" and (upload := upload_name(call.incoming.query)):
+            call.row, name = UPLOADING, upload
+        elif name:
+            name = call.row.collection + name
         # An unknown id is refused before a body is read.
         (thing,) = await self._bindings.own([name], call.caller) if name else (None,)
         sending = await self._bodies.read(call.row, call.incoming, call.caller)
@@ -89,6 +102,8 @@ class BoundThings:
         """
         incoming, caller = call.incoming, call.caller
         form: ListForm = "anthropic" if is_anthropic(incoming) else "openai"
+        if call.row.collection:
+            form = "google"
         page, owner = asked_page(incoming.query, form), caller.owner
         kind = kind_of(call.row, incoming)
         store = self._bindings.store
@@ -99,9 +114,11 @@ class BoundThings:
             incoming.reply(200, to_json(listed(things, Page(len(things) + 1), form)))
             return
         found = await store.ask(lambda store: store.bound.page(owner, kind, page))
+        if found is None and form == "google":
+            raise InvalidRequest.at("pageToken", "is none of this list")
         if found is None:
             raise not_held(page.before or page.after)
-        incoming.reply(200, to_json(listed(found, page, form)))
+        incoming.reply(200, to_json(listed(found, page, form, call.row.collection)))
 
     async def _send(self, call: EndpointCall, thing: BoundId | None, sending: Sending) -> None:
         row, caller = call.row, call.caller
@@ -223,10 +240,13 @@ class BoundThings:
         """
         incoming, row = call.incoming, call.row
         noted = Noted() if thing is None else Noted.of(thing.details)
-        path, query = incoming.path.removeprefix("/v1"), incoming.query.decode("latin-1")
-        if query and row.method == "POST":
+        path, is_root = _path_at_upstream(row, incoming.path)
+        query = incoming.query.decode("latin-1")
+        if query and row.body != "none":
             path = f"{path}?{query}"
         headers = dict(incoming.codec.endpoint.passed_on(incoming.headers))
+        if row.body == "raw":
+            headers |= upload_headers(incoming.headers)
         for header in _PASSED:
             if header in incoming.headers:
                 headers[header.decode()] = incoming.headers[header].decode("latin-1")
@@ -238,16 +258,25 @@ class BoundThings:
         elif sending.upload is not None:
             body = sending.upload.body({})
         if sending.upload is not None:
-            headers["content-type"] = incoming.headers[b"content-type"].decode("latin-1")
+            media = incoming.headers.get(b"content-type", _BYTES)
+            headers["content-type"] = media.decode("latin-1")
         if row.stream != "none":
             headers["accept"] = "*/*"
         answer, builder = await self._exchange.send(
             call,
             lease,
             lambda builder: (
-                builder.post(path, body, headers, stream=False, proxy=lease.proxy)
-                if row.method == "POST"
-                else builder.bodyless(row.method, path, query, headers)
+                builder.bodyless(row.method, path, query, headers, is_root=is_root)
+                if row.method in ("GET", "DELETE")
+                else builder.post(
+                    path,
+                    body,
+                    headers,
+                    stream=False,
+                    proxy=lease.proxy,
+                    is_root=is_root,
+                    method=row.method,
+                )
             ),
         )
         with reading(call, answer, builder.mask):
@@ -259,7 +288,37 @@ class BoundThings:
         lease.succeeded()
         content = builder.mask.secrets_in(content)
         content = await self._note(call, lease.account.name, content, thing, sending)
-        incoming.reply(answer.status, content, call.headers())
+        shown = call.headers()
+        if row.body == "raw":
+            shown += await self._of_upload(call, lease.account.name, answer)
+        incoming.reply(answer.status, content, shown)
+
+    async def _of_upload(
+        self, call: EndpointCall, account: str, answer: UpstreamResponse
+    ) -> Headers:
+        """The headers of an answer about an upload, with the gateway's URL, whose upload is its
+        client's.
+
+        Raises:
+            DragomanError: the store cannot be used now.
+        """
+        base = gateway_url(call.incoming, self._exchange.server) + call.incoming.path
+        headers, name = answered_headers(answer.headers, base)
+        if name:
+            caller, now = call.caller, time.time()
+            by = caller.name if caller.owner != caller.name else ""
+            upload = BoundId(
+                name=name,
+                owner=caller.owner,
+                account=account,
+                kind="google_upload",
+                created=now,
+                expires=now + UPLOAD_LIFE_S,
+                details=Noted(by=by).details(),
+            )
+            if await self._bindings.bind([upload]):
+                raise DragomanError(_TAKEN)
+        return headers
 
     async def _download(
         self, call: EndpointCall, lease: Lease, answer: UpstreamResponse, noted: Noted
@@ -298,7 +357,6 @@ class BoundThings:
             if row.makes and thing is not None:
                 await self._bindings.unbind(thing.name, thing.owner)
             return content
-        answer: JsonObject = jsontext.object_of(content) or {}
         kind = kind_of(row, call.incoming) if row.makes else ""
         owner = caller.owner if thing is None else thing.owner
         if thing is None:
@@ -307,13 +365,16 @@ class BoundThings:
             noted = Noted(shares=as_noted(sending.shares), by=by, path=sending.path, most=most)
         else:
             noted = Noted.of(thing.details)
+        if kind == "google_cache" and noted.shares:
+            content = replaced(content, "model", to_json(MODELS + next(iter(noted.shares))))
+        answer: JsonObject = jsontext.object_of(content) or {}
         things = things_in(answer, kind, owner, account, noted)
         if thing is None and kind in BATCHES:
             due = time.time() + FIRST_LOOK_S
             things = [replace(one, due=due) if one.kind == kind else one for one in things]
         refused = await self._bindings.bind(things) if things else []
-        if kind and answer.get("id") in refused:
-            _log.error("the account %s gave the id %.80r again", account, answer.get("id"))
+        if kind and any(one.name in refused for one in things if one.kind == kind):
+            _log.error("the account %s gave an id again: %.80r", account, refused)
             raise DragomanError(_TAKEN)
         if kind not in BATCHES:
             return content
@@ -326,9 +387,21 @@ class BoundThings:
         url = answer.get("results_url")
         if isinstance(url, str):
             base = gateway_url(call.incoming, self._exchange.server)
-            own = f"{base}/messages/batches/{answer.get('id')}/results"
+            own = f"{base}/v1/messages/batches/{answer.get('id')}/results"
             content = replaced(content, "results_url", to_json(own))
         return content
+
+
+_VERSION = re.compile(r"/v1(?:beta1?|alpha)?(?=/)")
+
+
+def _path_at_upstream(row: Row, path: str) -> tuple[str, bool]:
+    """Where an upstream has what a client calls by a path, and whether that is beside its
+    version."""
+    if row.face != "google":
+        return path.removeprefix("/v1"), False
+    is_root = _VERSION.match(path) is None
+    return path if is_root else _VERSION.sub("", path, count=1), is_root
 
 
 def kind_of(row: Row, incoming: IncomingRequest) -> str:

@@ -18,10 +18,12 @@ from dragoman.endpoints.batch_files import BatchFile, batch_file
 from dragoman.endpoints.batch_lines import Requests, Share
 from dragoman.endpoints.batches import Batches
 from dragoman.endpoints.faces import FACES
-from dragoman.endpoints.members import replaced
+from dragoman.endpoints.google_uploads import MODELS, declared_size
+from dragoman.endpoints.members import Members, replaced
 from dragoman.endpoints.table import Row
 from dragoman.endpoints.uploads import Upload, Uploads
 from dragoman.jsontext import JsonError
+from dragoman.protocols.base import to_json
 from dragoman.protocols.bound_ids import named_in
 from dragoman.protocols.raw import join_list, join_object, split_list, split_object
 from dragoman.serving.limits.responses import CLAMPED_HEADER
@@ -77,8 +79,14 @@ class BoundBodies:
         Raises:
             DragomanError, ClientGone: it cannot be read, or is no request.
         """
-        if row.method != "POST":
+        if row.body == "none":
             return Sending()
+        if row.body == "raw":
+            self._uploads.check_size(declared_size(incoming.headers))
+            if row.model == "id":
+                # Clients send pieces of files with the content type of what began the upload.
+                incoming.headers[b"content-type"] = b"application/octet-stream"
+            return Sending(upload=await self._uploads.raw(incoming))
         is_checked = incoming.check is not None
         if is_checked and row.makes == ("batch",) and row.model == "none":
             raise DragomanError(_UNCHECKED)
@@ -107,6 +115,8 @@ class BoundBodies:
             _report_lowered(incoming, caller, requests)
             named = list(requests.named)
             return Sending(b"", upload, file, chosen[0], requests.shares, named, requests.path)
+        if row.makes == ("google_cache",) and row.model == "none":
+            return await self._cached(incoming, caller)
         is_batch = row.makes == ("message_batch",) and row.model == "none"
         most = self._server.body_limit_bytes
         body = await incoming.body(most if is_batch else min(most, _MOST_HELD))
@@ -121,6 +131,22 @@ class BoundBodies:
         body = await _renamed(body, requests)
         _report_lowered(incoming, caller, requests)
         return Sending(body, None, None, chosen[0], requests.shares, list(requests.named))
+
+    async def _cached(self, incoming: IncomingRequest, caller: Caller) -> Sending:
+        """A cached content of Google's, for the model that it names."""
+        body = await incoming.body(self._server.body_limit_bytes)
+        try:
+            members = Members(jsontext.members(body))
+        except JsonError:
+            raise InvalidRequest.at("", "The request body is not a JSON object.") from None
+        model = members.get("model")
+        if not isinstance(model, str) or not model.removeprefix(MODELS):
+            raise InvalidRequest.at("model", "must be models/ with a model")
+        model, chosen = model.removeprefix(MODELS), list[Plan]()
+        sent = self._batches.rename(caller, incoming.codec, chosen, "caches")(model)
+        # A second member of the name would hide this one.
+        body = replaced(body, "model", to_json(MODELS + sent))
+        return Sending(body, plan=chosen[0], shares={model: Share(sent)}, named=named_in(body))
 
 
 def _report_lowered(incoming: IncomingRequest, caller: Caller, requests: Requests) -> None:

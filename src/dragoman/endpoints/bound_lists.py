@@ -13,11 +13,15 @@ from dragoman.protocols.bound_ids import MOST_NAMED
 from dragoman.serving.bound_notes import Noted
 from dragoman.storage.bound import BoundId, Page
 
-ListForm = Literal["openai", "anthropic"]
+ListForm = Literal["openai", "anthropic", "google"]
 
+_LISTS: Final = {"batches/": "operations"}
+"""What Google's lists of a collection are named, where that is not its name."""
 _CURSOR: Final = "page_"
 _MOST_LISTED: Final[Mapping[ListForm, int]] = {"openai": 10_000, "anthropic": 1000}
 _LISTED: Final = 20
+_LISTED_BY_GOOGLE: Final = 10
+_MOST_LISTED_BY_GOOGLE: Final = 100
 _MOST_DIGITS: Final = 10
 _MOST_READ: Final = 1000
 """Things in one page at most."""
@@ -30,6 +34,8 @@ def asked_page(query: bytes, form: ListForm) -> Page:
         InvalidRequest: a value cannot be used.
     """
     values = {name: texts[-1] for name, texts in _given(query).items()}
+    if form == "google":
+        return _google_page(values)
     limit = values.get("limit", str(_LISTED))
     is_number = limit.isascii() and limit.isdigit() and len(limit) < _MOST_DIGITS
     if not is_number or not 0 < int(limit) <= _MOST_LISTED[form]:
@@ -46,6 +52,14 @@ def asked_page(query: bytes, form: ListForm) -> Page:
         oldest_first=own and order == "asc",
         holding=f'"purpose":{to_json_text(purpose)}' if purpose else "",
     )
+
+
+def _google_page(values: Mapping[str, str]) -> Page:
+    size = values.get("pageSize") or values.get("page_size") or "0"
+    if not (size.isascii() and size.isdigit() and len(size) < _MOST_DIGITS):
+        raise InvalidRequest.at("pageSize", "must be a number")
+    limit = min(int(size) or _LISTED_BY_GOOGLE, _MOST_LISTED_BY_GOOGLE)
+    return Page(limit=limit + 1, after=values.get("pageToken") or values.get("page_token") or "")
 
 
 def asked_ids(query: bytes) -> Sequence[str]:
@@ -67,12 +81,20 @@ def _after(values: Mapping[str, str], form: ListForm) -> str:
     return values.get("after_id") or values.get("page", "").removeprefix(_CURSOR)
 
 
-def listed(found: Sequence[BoundId], page: Page, form: ListForm) -> Mapping[str, Any]:
-    """A page of a list as clients read it; `found` may have one more thing than it."""
+def listed(
+    found: Sequence[BoundId], page: Page, form: ListForm, collection: str = ""
+) -> Mapping[str, Any]:
+    """A page of a list as clients read it, of what begins with `collection` in Google's; `found`
+    may have one more thing than it."""
     has_more = len(found) >= page.limit
     things = found
     if has_more:
         things = found[1:] if page.before else found[:-1]
+    if form == "google":
+        named = [{**Noted.of(one.details).shown, "name": one.name} for one in things]
+        # Clients go on as long as there is a token, even an empty one.
+        token = {"nextPageToken": things[-1].name} if has_more else {}
+        return {_LISTS.get(collection, collection.rstrip("/")): named, **token}
     data = [{**Noted.of(one.details).shown, "id": one.name} for one in things]
     answer = {
         "data": data,

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
+from dragoman.endpoints.faces import FACES
 from dragoman.endpoints.parts import Parts
 from dragoman.endpoints.table import Row, Way
+from dragoman.serving.bound_notes import Noted
 
 if TYPE_CHECKING:
     from dragoman.endpoints.batches import Batches
@@ -67,10 +69,20 @@ class Endpoints:
     ) -> Awaitable[None]:
         from dragoman.endpoints.call import EndpointCall
 
+        # A path of several vendors implies no shape of errors.
+        incoming.codec = FACES[row.face] or incoming.codec
         serve = self._serving.get(row.way)
         if serve is None:
             serve = self._serving[row.way] = _serving(row.way, self._made())
         return serve(EndpointCall(row, parameters, incoming, caller, record))
+
+    async def uploader(self, incoming: IncomingRequest) -> str:
+        """The name of the client whose upload the query of a request has; empty if it has none."""
+        from dragoman.endpoints.google_uploads import upload_name
+
+        name = upload_name(incoming.query)
+        bound = await self._parts.upstreams.ids.of_anyone(name) if name else None
+        return "" if bound is None else Noted.of(bound.details).by or bound.owner
 
     def batches(self) -> Batches:
         """The batches of clients."""

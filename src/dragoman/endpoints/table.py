@@ -26,7 +26,7 @@ The way of a request:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -53,11 +53,15 @@ Repeat = Literal["any_failure", "not_begun", "never"]
 surely not begun, since it creates something. `never`: a change of what one account has."""
 
 
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
+
+
 class Row(Struct, frozen=True):
     """One endpoint.
 
     `path` is the path of clients and, unless it is translated, of upstreams; `{id}`, `{below}` and
-    `{model}` stand for parameters. `also` are further paths of clients. `model` is where the model
+    `{model}` stand for parameters. `also` are further paths of clients. `collection` stands before
+    the id of a path in the ids themselves. `model` is where the model
     stands, a `default_model` that of requests that name none. `output_limit` is the member that
     limits the output, if there is any. `asks_usage`: a stream reports usage only to those that ask
     for it. `makes` and `uses` are the kinds of ids that answers have and that paths or bodies name.
@@ -70,8 +74,9 @@ class Row(Struct, frozen=True):
     capability: EndpointName
     usage: Callable[[Mapping[str, Any]], Measured | None] | None
     repeat: Repeat
-    method: Literal["GET", "POST", "DELETE"] = "POST"
+    method: Method = "POST"
     also: tuple[str, ...] = ()
+    collection: str = ""
     face: Face = "openai"
     way: Way = "held"
     model: Literal["json", "field", "query", "path", "session", "id", "none"] = "json"
@@ -87,18 +92,20 @@ class Row(Struct, frozen=True):
     unit: Unit | None = "tokens"
 
 
+_COLLECTIONS: Final[Mapping[str, str]] = {"files": "files/", "caches": "cachedContents/"}
 _MESSAGE_BATCHES: Final = "/v1/messages/batches"
 
 
 def _bound(
-    method: Literal["GET", "POST", "DELETE"],
+    method: Method,
     path: str,
     capability: EndpointName,
     kind: str = "",
     *,
     face: Face = "openai",
-    body: Literal["json", "multipart"] = "json",
+    body: Literal["json", "multipart", "raw"] = "json",
     stream: Literal["none", "bytes", "lines"] = "none",
+    also: tuple[str, ...] = (),
 ) -> Row:
     """A row of things that one account has for one client: `kind` of what it makes, lists, shows or
     deletes, empty for what is below such a thing."""
@@ -106,11 +113,13 @@ def _bound(
     return Row(
         method=method,
         path=path,
+        also=also,
+        collection=_COLLECTIONS[capability] if face == "google" else "",
         capability=capability,
         face=face,
         way="bound",
         model="none" if is_new else "id",
-        body=body if method == "POST" else "none",
+        body=body if method in ("POST", "PATCH") else "none",
         stream=stream,
         makes=(kind,) if kind else (),
         uses=() if is_new else (capability,),
@@ -180,6 +189,16 @@ _CALLS: Final = Row(
     makes=("call",),
     unit=None,
 )
+_FILES, _CACHES = "/v1beta/files", "/v1beta/cachedContents"
+UPLOADING: Final = _bound(
+    "POST",
+    f"/upload{_FILES}?upload_id={{id}}",
+    "files",
+    "google_file",
+    face="google",
+    body="raw",
+)
+"""The row of what follows on the path of an upload, whose id is in the query."""
 
 ROWS: Final[tuple[Row, ...]] = (
     Row("/v1/embeddings", "embeddings", readers.of_tokens, "any_failure"),
@@ -268,6 +287,24 @@ ROWS: Final[tuple[Row, ...]] = (
     _bound("GET", "/v1/containers/{id}/{below}", "containers"),
     _bound("POST", "/v1/containers/{id}/{below}", "containers", body="multipart"),
     _bound("DELETE", "/v1/containers/{id}/{below}", "containers"),
+    _bound("POST", f"/upload{_FILES}", "files", "google_file", face="google", body="raw"),
+    UPLOADING,
+    _bound("GET", _FILES, "files", "google_file", face="google"),
+    _bound(
+        "GET",
+        f"{_FILES}/{{id}}:download",
+        "files",
+        face="google",
+        stream="bytes",
+        also=(f"/download{_FILES}/{{id}}:download",),
+    ),
+    _bound("GET", f"{_FILES}/{{id}}", "files", "google_file", face="google"),
+    _bound("DELETE", f"{_FILES}/{{id}}", "files", "google_file", face="google"),
+    _bound("POST", _CACHES, "caches", "google_cache", face="google"),
+    _bound("GET", _CACHES, "caches", "google_cache", face="google"),
+    _bound("GET", f"{_CACHES}/{{id}}", "caches", "google_cache", face="google"),
+    _bound("PATCH", f"{_CACHES}/{{id}}", "caches", "google_cache", face="google"),
+    _bound("DELETE", f"{_CACHES}/{{id}}", "caches", "google_cache", face="google"),
     Row(
         "/v1/realtime",
         "realtime",
@@ -308,10 +345,12 @@ ROWS: Final[tuple[Row, ...]] = (
 
 
 class Place(Struct, frozen=True):
-    """Rows that share a path, by their methods, and what a path has for their parameters."""
+    """Rows that share a path, by their methods, and what a path has for their parameters. `google`
+    has those of Google's clients, where others have the path, too."""
 
     rows: Mapping[str, Row]
     parameters: Mapping[str, str] = {}
+    google: Place | None = None
 
 
 def _expression(path: str) -> re.Pattern[str]:
@@ -326,7 +365,7 @@ _GOOGLE_VERSIONS = (
 )
 
 
-def _by_path(rows: tuple[Row, ...]) -> dict[str, dict[str, Row]]:
+def _by_path(rows: Iterable[Row]) -> dict[str, dict[str, Row]]:
     found: dict[str, dict[str, Row]] = {}
     for row in rows:
         for path in (row.path, *row.also):
@@ -334,19 +373,37 @@ def _by_path(rows: tuple[Row, ...]) -> dict[str, dict[str, Row]]:
     return found
 
 
-_BY_PATH = _by_path(ROWS)
+def _patterns(rows: Mapping[str, Mapping[str, Row]]) -> Sequence[_Pattern]:
+    return tuple((_expression(path), found) for path, found in rows.items())
+
+
+def _matching(path: str, patterns: Sequence[_Pattern]) -> Place | None:
+    for pattern, rows in patterns:
+        if (found := pattern.fullmatch(path)) is not None:
+            return Place(rows, found.groupdict())
+    return None
+
+
+_Pattern = tuple[re.Pattern[str], Mapping[str, Row]]
+_BY_PATH = _by_path(row for row in ROWS if row.face != "google")
+_GOOGLES = _patterns(_by_path(row for row in ROWS if row.face == "google"))
+"""Those of Google's paths, which have a version that may be that of other vendors."""
 
 PATHS: Final[Mapping[str, Place]] = {
-    path: Place(rows) for path, rows in _BY_PATH.items() if "{" not in path
+    path: Place(rows, {}, _matching(path, _GOOGLES))
+    for path, rows in _BY_PATH.items()
+    if "{" not in path
 }
 """The rows of paths without parameters."""
 
-_PATTERNS = tuple((_expression(path), rows) for path, rows in _BY_PATH.items() if "{" in path)
+_PATTERNS = _patterns({path: rows for path, rows in _BY_PATH.items() if "{" in path})
 
 
 def place_of(path: str) -> Place | None:
     """The rows of a path with parameters, or without the version that it should begin with."""
-    for pattern, rows in _PATTERNS:
-        if (found := pattern.fullmatch(path)) is not None:
-            return Place(rows, found.groupdict())
+    google = _matching(path, _GOOGLES)
+    if (found := _matching(path, _PATTERNS)) is not None:
+        return replace(found, google=google)
+    if google is not None:
+        return google
     return None if path.startswith("/v1/") else PATHS.get(f"/v1{path}")

@@ -53,9 +53,7 @@ class Uploads(Struct, frozen=True):
             DragomanError: it is no form, too large, or malformed.
             ClientGone: the client left.
         """
-        if incoming.length > self.limit_bytes:
-            message = f"The request body exceeds {self.limit_bytes} bytes."
-            raise refusal(FaultKind.TOO_LARGE, message)
+        self.check_size(incoming.length)
         if b"content-encoding" in incoming.headers:
             message = "The body of a form must have no content encoding here: its fields are read."
             raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, message)
@@ -66,7 +64,28 @@ class Uploads(Struct, frozen=True):
         if boundary is None:
             message = "The request's content type must be multipart/form-data."
             raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, message)
-        upload = Upload(incoming, self, MultipartScanner(boundary, wanted))
+        return await self._begun(Upload(incoming, self, MultipartScanner(boundary, wanted)), needed)
+
+    async def raw(self, incoming: IncomingRequest) -> Upload:
+        """A body of which nothing is read.
+
+        Raises:
+            DragomanError: it is too large.
+            ClientGone: the client left.
+        """
+        self.check_size(incoming.length)
+        return await self._begun(Upload(incoming, self, Unread()), set())
+
+    def check_size(self, size: int) -> None:
+        """
+        Raises:
+            DragomanError: TOO_LARGE: so many bytes are not taken.
+        """
+        if size > self.limit_bytes:
+            message = f"The request body exceeds {self.limit_bytes} bytes."
+            raise refusal(FaultKind.TOO_LARGE, message)
+
+    async def _begun(self, upload: Upload, needed: Set[str]) -> Upload:
         try:
             await upload.read_fields(needed)
         except BaseException:
@@ -75,11 +94,24 @@ class Uploads(Struct, frozen=True):
         return upload
 
 
+class Unread:
+    """Finds nothing in a body."""
+
+    fields: Mapping[str, Part] = {}
+    parts: Sequence[Part] = ()
+
+    def feed(self, data: bytes) -> None:
+        """Take some of it."""
+
+    def finish(self) -> None:
+        """It has ended."""
+
+
 class Upload:
-    """The body of one form. `read` bytes of it have come. To be closed."""
+    """The body of one form or file. `read` bytes of it have come. To be closed."""
 
     def __init__(
-        self, incoming: IncomingRequest, uploads: Uploads, scanner: MultipartScanner
+        self, incoming: IncomingRequest, uploads: Uploads, scanner: MultipartScanner | Unread
     ) -> None:
         self._incoming = incoming
         self._uploads = uploads

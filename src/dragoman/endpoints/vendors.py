@@ -6,17 +6,15 @@ from functools import lru_cache
 from typing import Final, Literal, get_args
 
 from dragoman.config import Config, EndpointName, Upstream
-from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec
 from dragoman.protocols.hosts import host_of, is_below
 
 _OPENAI: Final[frozenset[EndpointName]] = frozenset(get_args(EndpointName)) - {
-    "rerank",
-    "fim",
-    "infill",
+    *("rerank", "fim", "infill", "caches")
 }
 _UNKNOWN: Final[frozenset[EndpointName]] = frozenset({"embeddings", "completions", "rerank"})
 _GOOGLE: Final = "google_generate_content"
+_INTERACTIONS: Final = "google_interactions"
 _COHERE: Final = ("cohere.com", "cohere.ai")
 _OPENAIS: Final = ("openai_chat", "openai_responses")
 
@@ -34,8 +32,11 @@ _BY_HOST: Final[tuple[tuple[tuple[str, ...], frozenset[EndpointName]], ...]] = (
 
 _BY_PROTOCOL: Final[dict[str, frozenset[EndpointName]]] = {
     "anthropic_messages": frozenset({"files", "batches"}),
-    _GOOGLE: frozenset({"embeddings"}),
+    _GOOGLE: frozenset({"embeddings", "files", "caches"}),
+    _INTERACTIONS: frozenset({"files"}),
 }
+_KEPT: Final[frozenset[EndpointName]] = frozenset({"files", "caches", "batches"})
+"""What Vertex AI has elsewhere: in buckets, and below projects."""
 
 
 def endpoints_of(upstream: Upstream) -> frozenset[EndpointName]:
@@ -43,7 +44,9 @@ def endpoints_of(upstream: Upstream) -> frozenset[EndpointName]:
     else those that most servers of open models have."""
     if upstream.endpoints is not None:
         return frozenset(upstream.endpoints)
-    return _known(upstream.protocol, upstream.base_url)
+    known = _known(upstream.protocol, upstream.base_url)
+    is_vertex = upstream.protocol == _GOOGLE and upstream.service == "vertex"
+    return known - _KEPT if is_vertex else known
 
 
 def embeddings_of(upstream: Upstream) -> Literal["openai", "cohere", "google"]:
@@ -81,14 +84,17 @@ def _known(protocol: str, base_url: str) -> frozenset[EndpointName]:
 
 def is_spoken(codec: Codec, upstream: Upstream) -> bool:
     """Whether an upstream takes files and batches in the form of the protocol `codec`: Anthropic's,
-    or OpenAI's."""
-    anthropic = CODECS["anthropic_messages"]
-    is_same = (codec is anthropic) is (upstream.codec is anthropic)
-    return is_same and upstream.service == "plain"
+    Google's or OpenAI's."""
+    return _vendor(codec) == _vendor(upstream.codec) and upstream.service == "plain"
 
 
+def _vendor(codec: Codec) -> str:
+    return _VENDORS.get(codec.name, "openai")
+
+
+_VENDORS: Final = {"anthropic_messages": "anthropic", _GOOGLE: "google", _INTERACTIONS: "google"}
 _BOUND: Final[frozenset[EndpointName]] = frozenset(
-    {"files", "conversations", "vector_stores", "containers"}
+    {"files", "caches", "conversations", "vector_stores", "containers"}
 )
 
 

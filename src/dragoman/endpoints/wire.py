@@ -101,8 +101,8 @@ def path_at(upstream: Upstream, path: str, model: str) -> tuple[str, bool]:
 
 
 def gateway_url(incoming: IncomingRequest, server: Server) -> str:
-    """The base URL at which a client calls the gateway, with the version."""
+    """The base URL at which a client calls the gateway, without a version."""
     own = b"https" if server.tls_certificate else b"http"
     scheme = incoming.headers.get(b"x-forwarded-proto", own).partition(b",")[0].strip()
     host = incoming.headers.get(b"host", b"").decode("latin-1")
-    return f"{'https' if scheme == b'https' else 'http'}://{host}/v1"
+    return f"{'https' if scheme == b'https' else 'http'}://{host}"

@@ -4,6 +4,7 @@ containers, vector stores, conversations."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -17,19 +18,29 @@ MOST_NAMED: Final = 100
 """Ids that one request may name. Of more, one more than these is found."""
 
 _NAMING: Final = frozenset(
-    {"file_id", "file_ids", "input_file_id", "container_id", "vector_store_ids", "container"}
+    {
+        *("file_id", "file_ids", "input_file_id", "container_id", "vector_store_ids", "container"),
+        *("cachedContent", "cached_content"),
+    }
 )
 """Members whose texts are ids, wherever they stand."""
-_FREE: Final = frozenset({"arguments", "input_schema", "metadata", "parameters", "schema"})
+_URIS: Final = frozenset({"fileUri", "file_uri", "uri"})
+"""Members whose texts may be URIs of Google's files."""
+_FREE: Final = frozenset({"args", "arguments", "input_schema", "metadata", "parameters", "schema"})
 """Members in which a client may have anything."""
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 """Parts whose `input` may have anything, too."""
 FILES: Final = (b'"file_id',)
 """Words by which files are named."""
+URIS: Final = (b'"fileUri"', b'"file_uri"')
+"""Words by which Google's files are named."""
 TOOLS: Final = (*FILES, b'"container', b'"vector_store_ids"')
 """Words by which tools name what they are to use."""
 _ALL: Final = (
     *TOOLS,
+    *URIS,
+    b'"cachedContent"',
+    b'"cached_content"',
     b'"input_file_id"',
     b'"conversation"',
     b'"previous_response_id"',
@@ -78,14 +89,34 @@ def ids_in(value: Any) -> Iterator[str]:
             for name, inner in reversed(value.items()):
                 if name in _NAMING:
                     yield from _texts(inner)
+                elif name in _URIS:
+                    yield from filter(None, map(google_file, _texts(inner)))
                 if isinstance(inner, dict | list) and not is_free(value, name):
                     left.append(inner)
+
+
+def google_file(uri: str) -> str:
+    """The name of Google's file that a URI is of, empty for those of anything else. What else is
+    at that service has no name that anybody could have."""
+    text = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), uri).strip()
+    found = _FILE_URI.fullmatch(text)
+    if found is not None:
+        return found[1].lower()
+    return text if _AT_GOOGLE.match(text) else ""
+
+
+_ESCAPED: Final = re.compile("%([0-9a-fA-F]{2})")
+_FILE_URI: Final = re.compile(
+    r"(?:[a-z]+://[^/?#]+/v1(?:alpha|beta)?/|/)?(files/[a-z0-9-]{1,80})(?::download)?/?(?:[?#].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+_AT_GOOGLE: Final = re.compile(r"(?:[^/]*//)?[^/]*generativelanguage|/?files/", re.I)
 
 
 def is_free(value: Mapping[str, Any], name: str) -> bool:
     """Whether the member of that name of an object may have anything: a client or a model has made
     it up."""
-    if name in _FREE:
+    if name in _FREE or (name == "response" and "name" in value):
         return True
     kind = value.get("type")
     return name == "input" and isinstance(kind, str) and kind in _CALLS
@@ -155,13 +186,31 @@ def not_held(name: str) -> DragomanError:
     shown = name[:_LONGEST_SHOWN].encode(errors="replace").decode()
     if name.startswith("file-"):
         return DragomanError(Fault(FaultKind.NOT_FOUND, f"No such File object: {shown}", "id"))
-    if name.startswith(("file_", "files/")):
+    for collection, (kind_of_fault, message) in _GOOGLES.items():
+        if name.startswith(collection):
+            message = message.format(shown.removeprefix(collection))
+            return DragomanError(Fault(kind_of_fault, message))
+    if name.startswith("file_"):
         return DragomanError(Fault(FaultKind.NOT_FOUND, f"File not found: {shown}"))
     kind = next((words for prefix, words in _KINDS.items() if name.startswith(prefix)), "Object")
     return DragomanError(Fault(FaultKind.NOT_FOUND, f"{kind} with id '{shown}' not found."))
 
 
 _LONGEST_SHOWN: Final = 256
+_UNKNOWN: Final = (FaultKind.NOT_FOUND, "Requested entity was not found.")
+_GOOGLES: Final = {
+    "files/": (
+        FaultKind.FORBIDDEN,
+        "You do not have permission to access the File {} or it may not exist.",
+    ),
+    "cachedContents/": (
+        FaultKind.FORBIDDEN,
+        "CachedContent not found (or permission denied)",
+    ),
+    "batches/": _UNKNOWN,
+    "uploads/": _UNKNOWN,
+}
+"""What Google answers to names of what is unknown, or another's."""
 _KINDS: Final = {
     "batch_": "Batch",
     "conv_": "Conversation",

@@ -307,6 +307,8 @@ class Gateway:
             SECRET_PREFIX
         ):
             return self._by_secret(incoming, now, route, handler, record)
+        if route.keyless is not None and presented_key(incoming.headers) is None:
+            return self._without_key(incoming, now, route, handler, record)
         try:
             caller = self._identify(incoming, now)
         except Unsettled:
@@ -331,6 +333,20 @@ class Gateway:
             message = "The client secret is not valid for this gateway, or has expired."
             raise refusal(FaultKind.UNAUTHENTICATED, message, code="invalid_api_key")
         await self._for_caller(incoming, now, route, handler, now.keys.named(found.client), record)
+
+    async def _without_key(
+        self,
+        incoming: IncomingRequest,
+        now: Generation,
+        route: Route,
+        handler: Handler,
+        record: Record,
+    ) -> None:
+        """Answer a request without a key, for the client that what else it has is of."""
+        assert route.keyless is not None
+        name = "" if now.keys.is_open else await route.keyless(incoming)
+        caller = now.keys.named(name) if name else self._identify(incoming, now)
+        await self._for_caller(incoming, now, route, handler, caller, record)
 
     async def _once_known(
         self,

@@ -44,8 +44,9 @@ class Route(Struct, frozen=True):
     implies none, and what else stands in it. An `open` route needs no client key, one `for_all` is
     for every key, one that `upgrades` is served over WebSocket, too, and one that `takes_any` takes
     bodies of other content types than JSON. `takes_secrets`: a client secret of realtime may take
-    the place of a key. Who has no valid key is sent `challenge`; `fail` answers errors, None if the
-    protocol's form is right."""
+    the place of a key; `keyless` finds the name of the client of a request without one by what else
+    it has, empty if by nothing. Who has no valid key is sent `challenge`; `fail` answers errors,
+    None if the protocol's form is right."""
 
     methods: Mapping[str, Handler]
     codec: Codec | None = None
@@ -57,6 +58,7 @@ class Route(Struct, frozen=True):
     challenge: bytes = b"Bearer"
     fail: Callable[[IncomingRequest, Fault], None] | None = None
     takes_secrets: bool = False
+    keyless: Callable[[IncomingRequest], Awaitable[str]] | None = None
 
 
 class Routes:
@@ -162,17 +164,26 @@ class Routes:
     def _endpoint(self, place: Place) -> Route:
         """The route of the rows of the table of endpoints that share a path."""
         rows = tuple(place.rows.values())
+        endpoints = self._services.endpoints
         methods: dict[str, Handler] = {
-            row.method: self._services.endpoints.handler(row, place.parameters) for row in rows
+            row.method: endpoints.handler(row, place.parameters) for row in rows
         }
+        codec = FACES[rows[0].face]
+        if place.google is not None:
+            # Who calls decides whose path it is.
+            codec = None
+            for method, row in place.google.rows.items():
+                of_google = endpoints.handler(row, place.google.parameters)
+                methods[method] = partial(_of_vendor, of_google, methods.get(method))
         if "GET" in methods:
             methods.setdefault("HEAD", methods["GET"])
         return Route(
             methods,
-            FACES[rows[0].face],
+            codec,
             Operation(name=rows[0].path, model=place.parameters.get("model")),
             takes_any=any(row.body not in ("json", "none") for row in rows),
             takes_secrets=any(row.takes_secrets for row in rows),
+            keyless=endpoints.uploader if rows[0].body == "raw" else None,
         )
 
     def _operation(self, codec: Codec, operation: Operation) -> Route:
@@ -234,6 +245,25 @@ def _model_paths(codec: Codec) -> list[str]:
 def _below(path: str, parent: str) -> str:
     """What stands below `parent` in a path, empty if it is not below it."""
     return path[len(parent) + 1 :] if path.startswith(f"{parent}/") else ""
+
+
+def _of_vendor(
+    of_google: Handler,
+    of_others: Handler | None,
+    incoming: IncomingRequest,
+    caller: Caller,
+    record: Record,
+) -> Awaitable[None]:
+    """Have a request on a path of several vendors answered by the row of its own.
+
+    Raises:
+        DragomanError: its vendor has none.
+    """
+    handler = of_google if incoming.codec is FACES["google"] else of_others
+    if handler is None:
+        message = f"{incoming.method} is not allowed on {incoming.path[:200]}."
+        raise refusal(FaultKind.METHOD_NOT_ALLOWED, message)
+    return handler(incoming, caller, record)
 
 
 async def _refuse(message: str, incoming: IncomingRequest, caller: Caller, record: Record) -> None:

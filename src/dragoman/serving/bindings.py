@@ -98,6 +98,17 @@ class Bindings:
         found = await self.store.ask(lambda store: store.bound.find(known, owners))
         return {one.name: one for one in found}
 
+    async def of_anyone(self, name: str) -> BoundId | None:
+        """The id of that name, whosever it is: for who shows by knowing it that it is theirs.
+
+        Raises:
+            DragomanError: the store cannot be used now.
+        """
+        if self.store is None:
+            return None
+        found = await self.store.ask(lambda store: store.bound.find((name,), None))
+        return found[0] if found else None
+
     async def account(self, name: str, caller: Caller) -> Account | None:
         """The account that has what is the caller's by that name; None if there is no such thing,
         or its account is gone.

@@ -20,7 +20,9 @@ from dragoman.storage.bound import MOST_DETAIL, BoundId
 SECOND_FORM: Final = "file_"
 """The kind of files whose ids begin so: the service that has them lists them in a form of its own,
 and apart from those of the kind `file`."""
-BATCHES: Final = ("batch", "message_batch")
+BATCHES: Final = ("batch", "message_batch", "google_batch")
+_GOOGLES: Final = "google_"
+"""How the kinds of Google's things begin, whose ids are their names."""
 _FOUND: Final[Mapping[str, str]] = {
     "output_file_id": "file",
     "error_file_id": "file",
@@ -87,20 +89,23 @@ def things_in(
     it shows, besides that, stays noted."""
     now = time.time()
     found: dict[str, BoundId] = {}
-    name = answer.get("id") if kind else None
+    is_google = kind.startswith(_GOOGLES)
+    if isinstance(file := answer.get("file"), dict) and kind == "google_file":
+        answer = file
+    name = id_of(answer, kind) if kind else None
     if isinstance(name, str) and name:
         found[name] = BoundId(
             name=name,
             owner=owner,
             account=account,
             kind=kind,
-            created=seconds(answer.get("created_at")) or now,
+            created=seconds(answer.get("created_at") or answer.get("createTime")) or now,
             expires=_expiry(answer, kind),
             details=replace(known, shown=answer).details(),
         )
     if kind == "upload" and isinstance(file := answer.get("file"), dict):
         found |= {one.name: one for one in things_in(file, "file", owner, account)}
-    for member, named in _named(answer):
+    for member, named in () if is_google else _named(answer):
         if len(found) >= MOST_TOLD:
             break
         kind_named = SECOND_FORM if named.startswith(SECOND_FORM) else _FOUND[member]
@@ -119,6 +124,11 @@ def things_in(
                 details=shown.details(),
             )
     return list(found.values())
+
+
+def id_of(answer: Mapping[str, Any], kind: str) -> Any:
+    """The id of a thing of a kind, as an answer shows it."""
+    return answer.get("name" if kind.startswith(_GOOGLES) else "id")
 
 
 def _named(answer: Any) -> Iterator[tuple[str, str]]:
@@ -145,7 +155,8 @@ def _expiry(answer: Mapping[str, Any], kind: str) -> float:
     """When a thing is gone. A batch reports when its requests are given up."""
     if kind in BATCHES:
         return time.time() + _BATCH_KEPT_S
-    return seconds(answer.get("expires_at")) or inf
+    given = answer.get("expires_at") or answer.get("expirationTime") or answer.get("expireTime")
+    return seconds(given) or inf
 
 
 def seconds(value: Any) -> float | None:

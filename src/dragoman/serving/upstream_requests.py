@@ -31,7 +31,8 @@ _MOST_MADE = 16_384
 """Accounts whose constant request parts are cached, about 1 KB each. Where accounts take turns, a
 bound below their number would build them anew for every request."""
 
-_METHODS: dict[str, Literal["GET", "POST", "DELETE"]] = {
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
+_METHODS: dict[str, Method] = {
     "GET": "GET",
     "HEAD": "GET",
     "POST": "POST",
@@ -204,9 +205,11 @@ class UpstreamRequestBuilder:
         idempotency_key: str = "",
         socket: SocketUse | None = None,
         is_root: bool = False,
+        method: Method = "POST",
     ) -> UpstreamRequest:
-        """A POST to `path` (below the protocol's version, or beside it if it `is_root`) with a JSON
-        body, through `proxy` (None: the one that the account commonly uses, if any).
+        """A POST to `path` (below the protocol's version, or beside it if it `is_root`), or another
+        `method`, with a JSON body, through `proxy` (None: the one that the account commonly uses,
+        if any).
 
         `client` are those of the client's headers that are forwarded. `route` are headers that
         differ from the upstream's own where the route's capabilities do. Neither replaces what the
@@ -235,7 +238,7 @@ class UpstreamRequestBuilder:
                 self._ready[stream] = headers
         base_url = unversioned(self._base_url) if is_root else ""
         return self._request(
-            "POST", path, headers, body, proxy=proxy, socket=socket, base_url=base_url
+            method, path, headers, body, proxy=proxy, socket=socket, base_url=base_url
         )
 
     def get(self, path: str, query: str = "", proxy: Secret | None = None) -> UpstreamRequest:
@@ -254,20 +257,27 @@ class UpstreamRequestBuilder:
         )
 
     def bodyless(
-        self, method: str, path: str, query: str, client: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        query: str,
+        client: Mapping[str, str] | None = None,
+        *,
+        is_root: bool = False,
     ) -> UpstreamRequest:
-        """A request without a body, with a query string as it is in URLs; `client` is as for
-        `post`."""
+        """A request without a body, with a query string as it is in URLs; `client` and `is_root`
+        are as for `post`."""
         headers = {"accept": ("accept", "application/json, text/event-stream")} | self._fixed
         headers |= {
             name: (name, value) for name, value in (client or {}).items() if name not in self._names
         }
         kind = _METHODS[method]
-        return self._request(kind, path, tuple(headers.values()), b"", query)
+        base_url = unversioned(self._base_url) if is_root else ""
+        return self._request(kind, path, tuple(headers.values()), b"", query, base_url=base_url)
 
     def _request(
         self,
-        method: Literal["GET", "POST", "DELETE"],
+        method: Method,
         path: str,
         headers: tuple[Header, ...],
         body: bytes | BodySource,

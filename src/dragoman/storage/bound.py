@@ -55,8 +55,9 @@ class BoundIds(Protocol):
         """Bind these ids, or renew what is known of them. Returns those that are already another
         account's, or another client's if they have a kind: these stay as they are."""
 
-    def find(self, names: Collection[str], owners: Collection[str]) -> list[BoundId]:
-        """The ids of these names of any of these owners, in no order."""
+    def find(self, names: Collection[str], owners: Collection[str] | None) -> list[BoundId]:
+        """The ids of these names of any of these owners, in no order; with None those that have a
+        kind, of anyone."""
 
     def page(self, owner: str, kind: str, page: Page) -> list[BoundId] | None:
         """A page of an owner's ids. None if the id that it is to begin or end at is not there."""

@@ -132,7 +132,7 @@ class RealtimeCalls:
             shown = replaced(content, "value", to_json(own))
             shown = shown.replace(value.encode(), own.encode())
             shown = replaced(shown, "expires_at", b"%d" % expires)
-            base = gateway_url(incoming, self._exchange.server).encode("latin-1")
+            base = f"{gateway_url(incoming, self._exchange.server)}/v1".encode("latin-1")
             headers = [*_NO_STORE, (b"x-dragoman-base-url", base)]
             incoming.reply(answer.status, shown, headers)
 

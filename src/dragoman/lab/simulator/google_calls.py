@@ -17,7 +17,7 @@ _PATH = re.compile(
 _INTERACTIONS = re.compile(
     r"/v1(?:beta|beta1)?(?:/projects/[^/]+/locations/[^/]+)?/interactions(?:/(.+))?", re.DOTALL
 )
-_OWN_PATH = re.compile(r"/v1(?:beta|alpha)/")
+_OWN_PATH = re.compile(r"(?:/(?:upload|download))?/v1(?:beta|alpha)/|/upload/")
 _OWN_HEADERS = ("x-goog-api-key", "x-goog-api-client")
 _OLD_MODEL = re.compile(r"(?:^|[^0-9])[12]\.[0-9]")
 

@@ -13,8 +13,11 @@ from dragoman.lab.simulator.view import JsonObject
 
 _PLAIN = ("conversations", "vector_stores", "containers")
 _PREFIXES = {"conversations": "conv_", "vector_stores": "vs_", "containers": "cntr_"}
-_NAMED = re.compile(rb'"(?:file_id|container|container_id|conversation)"\s*:\s*"([^"]+)"')
-_TOKENS = (20, 5)
+_NAMED = re.compile(
+    rb'"(?:file_id|container|container_id|conversation|cachedContent)"\s*:\s*"([^"]+)"'
+    rb'|"(?:fileUri|file_uri|uri)"\s*:\s*"[^"]*/(files/[^"/]+)"'
+)
+TOKENS = (20, 5)
 """Input and output tokens of each line of a batch."""
 _ENDED = ("completed", "cancelled", "expired", "failed")
 
@@ -46,11 +49,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The answer: an object, or bytes of a type."""
+    """The answer: an object, or bytes of a type, with headers."""
 
     shown: JsonObject | None = None
     content: bytes = b""
     media: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Holdings:
@@ -70,10 +74,16 @@ class Holdings:
         Raises:
             ApiError: 404.
         """
-        for name in _NAMED.findall(body):
-            found = self.held.get(name.decode())
-            if found is not None and found.key != key:
-                raise ApiError(404, f"No such File object: {name.decode()}", code="not_found")
+        for plain, in_uri in _NAMED.findall(body):
+            name = (plain or in_uri).decode()
+            found = self.held.get(name)
+            if name.startswith("cachedContents/") and (found is None or found.key != key):
+                raise ApiError(403, "CachedContent not found (or permission denied)")
+            if found is None or found.key == key:
+                continue
+            if found.kind.startswith("google_"):
+                raise ApiError(403, f"You have no permission for {name}, or it may not exist.")
+            raise ApiError(404, f"No such File object: {name}", code="not_found")
 
     def without_conversation(self, key: str, body: JsonObject) -> JsonObject:
         """A request without the conversation that it names, if its key holds that."""
@@ -136,7 +146,8 @@ class Holdings:
         held = self.held[shown["id"]] = Held(asked.key, kind, shown, content)
         return held
 
-    def _name(self, prefix: str) -> str:
+    def new_name(self, prefix: str) -> str:
+        """An id that nothing has."""
         self._made += 1
         return f"{prefix}sim{self._made:06d}"
 
@@ -155,13 +166,13 @@ class Holdings:
         shown: JsonObject
         if asked.anthropic:
             shown = {
-                "id": self._name("file_"), "type": "file", "filename": name,
+                "id": self.new_name("file_"), "type": "file", "filename": name,
                 "mime_type": "text/plain", "size_bytes": len(content),
                 "created_at": "2026-11-29T12:00:00Z", "downloadable": True,
             }  # fmt: skip
         else:
             shown = {
-                "id": self._name("file-"), "object": "file", "bytes": len(content),
+                "id": self.new_name("file-"), "object": "file", "bytes": len(content),
                 "created_at": now, "filename": name, "purpose": purpose, "status": "processed",
             }  # fmt: skip
         return self._put(asked, "files", shown, content)
@@ -178,7 +189,7 @@ class Holdings:
         given = json.loads(asked.body)
         now = int(time.time())
         shown = {
-            "id": self._name("upload_"), "object": "upload", "bytes": given["bytes"],
+            "id": self.new_name("upload_"), "object": "upload", "bytes": given["bytes"],
             "created_at": now, "expires_at": now + 3600, "filename": given["filename"],
             "purpose": given["purpose"], "status": "pending",
         }  # fmt: skip
@@ -189,7 +200,7 @@ class Holdings:
         if verb == "parts":
             data = _fields(asked)["data"][1]
             shown = {
-                "id": self._name("part_"), "object": "upload.part", "upload_id": name,
+                "id": self.new_name("part_"), "object": "upload.part", "upload_id": name,
                 "created_at": int(time.time()),
             }  # fmt: skip
             return self._put(asked, "parts", shown, data).shown
@@ -207,7 +218,7 @@ class Holdings:
         given = json.loads(asked.body)
         lines = self._get(asked, given["input_file_id"]).content.splitlines()
         shown = {
-            "id": self._name("batch_"), "object": "batch", "endpoint": given["endpoint"],
+            "id": self.new_name("batch_"), "object": "batch", "endpoint": given["endpoint"],
             "completion_window": given["completion_window"], "status": "validating",
             "created_at": int(time.time()), "input_file_id": given["input_file_id"],
             "request_counts": {"total": len(lines), "completed": 0, "failed": 0},
@@ -217,7 +228,7 @@ class Holdings:
     def _message_batch(self, asked: Asked) -> Held:
         requests = json.loads(asked.body)["requests"]
         shown = {
-            "id": self._name("msgbatch_"), "type": "message_batch",
+            "id": self.new_name("msgbatch_"), "type": "message_batch",
             "processing_status": "in_progress", "created_at": "2026-11-29T12:00:00Z",
             "expires_at": "2026-11-30T12:00:00Z", "results_url": None,
             "request_counts": _message_counts(len(requests), 0, 0),
@@ -258,13 +269,13 @@ class Holdings:
             "output_file_id": made.shown["id"],
             "request_counts": {"total": total, "completed": len(done), "failed": total - len(done)},
             "usage": {
-                "input_tokens": _TOKENS[0] * len(done), "output_tokens": _TOKENS[1] * len(done),
-                "total_tokens": sum(_TOKENS) * len(done),
+                "input_tokens": TOKENS[0] * len(done), "output_tokens": TOKENS[1] * len(done),
+                "total_tokens": sum(TOKENS) * len(done),
                 "input_tokens_details": {"cached_tokens": 0},
                 "output_tokens_details": {"reasoning_tokens": 0},
             },
         }  # fmt: skip
-        self.used[held.key] += sum(_TOKENS) * len(done)
+        self.used[held.key] += sum(TOKENS) * len(done)
 
     def _finish_messages(self, held: Held, ending: str) -> None:
         requests = json.loads(held.content)["requests"]
@@ -274,12 +285,12 @@ class Holdings:
         url = f"{held.shown['base']}/v1/messages/batches/{held.shown['id']}/results"
         counts = _message_counts(0, len(done), len(requests) - len(done))
         held.shown |= {"processing_status": "ended", "results_url": url, "request_counts": counts}
-        self.used[held.key] += sum(_TOKENS) * len(done)
+        self.used[held.key] += sum(TOKENS) * len(done)
 
     def _plain(self, asked: Asked, kind: str) -> Held:
         given = json.loads(asked.body) if asked.body else {}
         shown = {
-            "id": self._name(_PREFIXES[kind]), "object": kind[:-1],
+            "id": self.new_name(_PREFIXES[kind]), "object": kind[:-1],
             "created_at": int(time.time()), "name": given.get("name"),
             "metadata": given.get("metadata") or {}, "status": "completed",
         }  # fmt: skip
@@ -307,7 +318,7 @@ def _line(value: Any) -> bytes:
 
 def _answered(line: JsonObject) -> bytes:
     """The line of a batch's output."""
-    given, output = _TOKENS
+    given, output = TOKENS
     body = {
         "id": "chatcmpl-sim", "object": "chat.completion", "created": 0,
         "model": line["body"]["model"],
@@ -328,7 +339,7 @@ def _message(one: JsonObject) -> bytes:
         "id": "msg_sim", "type": "message", "role": "assistant", "model": one["params"]["model"],
         "content": [{"type": "text", "text": "Done."}], "stop_reason": "end_turn",
         "stop_sequence": None,
-        "usage": {"input_tokens": _TOKENS[0], "output_tokens": _TOKENS[1]},
+        "usage": {"input_tokens": TOKENS[0], "output_tokens": TOKENS[1]},
     }  # fmt: skip
     return _line(
         {"custom_id": one["custom_id"], "result": {"type": "succeeded", "message": message}}

@@ -22,6 +22,7 @@ from dragoman.lab.simulator.google_calls import (
     interaction_path,
     is_google,
 )
+from dragoman.lab.simulator.google_holdings import GoogleAsked
 from dragoman.lab.simulator.handlers import Handlers, RequestContext
 from dragoman.lab.simulator.holdings import Asked
 from dragoman.lab.simulator.listing import (
@@ -98,8 +99,13 @@ class Simulator(State):
     async def _route(self, context: RequestContext, request: Request) -> None:
         record = context.record
         method, path = record.method, record.path
+        query = dict(parse_qsl(record.query))
+        is_piece = self.google.is_piece(path, query)
         try:
-            record.body = await request.body(_MAX_BODY)
+            if is_piece:
+                await self._piece(context, request)
+            else:
+                record.body = await request.body(_MAX_BODY)
         except BodyRefused as refused:
             raise ApiError(refused.problem.status, refused.problem.message, code="body") from None
         if path.startswith("/_sim/"):
@@ -131,11 +137,15 @@ class Simulator(State):
                 raise ApiError(415, f"The content type must be {_JSON}.", code="media_type")
             await handler(context)
             return
-        if (key := await self._accepted(context)) is None:
+        if (key := "" if is_piece else await self._accepted(context)) is None:
             return
-        if (given := self.holdings.answer(_asked(context, key))) is not None:
+        if context.protocol == "google":
+            given = self.google.answer(_asked_of_google(context, key))
+        else:
+            given = self.holdings.answer(_asked(context, key))
+        if given is not None:
             body = given.content if given.shown is None else msgspec.json.encode(given.shown)
-            headers = [("content-type", given.media), *context.common_headers()]
+            headers = [("content-type", given.media), *context.common_headers(), *given.headers]
             await context.reply.whole(200, headers, body)
             return
         if (resource := self._resource(context)) is None:
@@ -143,6 +153,22 @@ class Simulator(State):
             raise ApiError(404, message, code="unknown_url")
         headers = [("content-type", _JSON), *context.common_headers()]
         await context.reply.whole(200, headers, msgspec.json.encode(resource))
+
+    async def _piece(self, context: RequestContext, request: Request) -> None:
+        """Read a piece of an upload. What came of one that breaks off is kept."""
+        body = bytearray()
+
+        def take(data: bytes) -> bool:
+            body.extend(data)
+            return True
+
+        try:
+            await request.pipe(take, _MAX_BODY)
+        except ClientGone:
+            context.record.body = bytes(body)
+            self.google.broken(_asked_of_google(context, ""))
+            raise
+        context.record.body = bytes(body)
 
     async def _accepted(self, context: RequestContext) -> str | None:
         """The key of a request; None if it is refused, and answered so."""
@@ -232,6 +258,13 @@ def _asked(context: RequestContext, key: str) -> Asked:
         record.body,
         f"http://{headers.get('host', '')}",
     )
+
+
+def _asked_of_google(context: RequestContext, key: str) -> GoogleAsked:
+    """The same of Google's."""
+    record, headers = context.record, context.headers
+    query, url = dict(parse_qsl(record.query)), f"http://{headers.get('host', '')}"
+    return GoogleAsked(key, record.method, record.path, query, headers, record.body, url)
 
 
 def _protocol_of(path: str, query: str, headers: Mapping[str, str]) -> Protocol:

@@ -4,6 +4,7 @@ from collections import Counter
 
 from dragoman.lab.simulator.accounts import Keys
 from dragoman.lab.simulator.authority import Authority
+from dragoman.lab.simulator.google_holdings import GoogleHoldings
 from dragoman.lab.simulator.holdings import Holdings
 from dragoman.lab.simulator.recording import Recorder
 from dragoman.lab.simulator.registry import named_scenarios
@@ -16,7 +17,8 @@ class State:
 
     ``scenarios`` maps a name to a scenario, addressed as the model ``sim-NAME``; ``keys`` has
     the behaviours by key; ``requests`` the recorded requests; ``store`` the stored responses,
-    ``interactions`` the stored interactions, ``holdings`` files, batches and what else is held;
+    ``interactions`` the stored interactions, ``holdings`` files, batches and what else is held,
+    ``google`` what of it has Google's forms;
     ``authority`` issues credentials and checks them. ``websockets``: Responses are served over
     WebSocket; ``socket_seconds`` is the lifetime of a connection. ``received`` counts requests.
     """
@@ -28,6 +30,7 @@ class State:
         self.store = ResponseStore()
         self.interactions = InteractionStore()
         self.holdings = Holdings()
+        self.google = GoogleHoldings(self.holdings)
         self.authority = Authority()
         self.received = 0
         self.websockets = True

@@ -11,6 +11,7 @@ from msgspec import Raw
 from dragoman import jsontext
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.base import Passthrough, to_json
+from dragoman.protocols.bound_ids import URIS, naming
 from dragoman.protocols.google_generate_content.fitting import Checked, fitted, unfit
 from dragoman.protocols.google_generate_content.history import (
     beginning,
@@ -98,6 +99,9 @@ PASSTHROUGH = Passthrough(
     forward_request=forward_request,
     match_response=match_response,
     choices=choices,
+    bound_ids=naming(
+        dict.fromkeys(both("contents", "systemInstruction"), URIS), both("cachedContent")
+    ),
     least={"contents": [{"role": "user", "parts": [{"text": "."}]}]},
     matcher=GoogleMatcher,
 )

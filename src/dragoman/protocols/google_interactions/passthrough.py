@@ -14,6 +14,7 @@ from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.base import Beginning, Passthrough, to_json
+from dragoman.protocols.bound_ids import naming
 from dragoman.protocols.google_conversation import ends_with_model
 from dragoman.protocols.google_interactions import wire
 from dragoman.protocols.google_interactions.matcher import InteractionsMatcher, match_response
@@ -189,6 +190,7 @@ PASSTHROUGH = Passthrough(
     beginning=beginning,
     forward_request=forward_request,
     match_response=match_response,
+    bound_ids=naming({"input": (b'"uri"',)}, ("cached_content",)),
     least={"input": "."},
     matcher=InteractionsMatcher,
 )

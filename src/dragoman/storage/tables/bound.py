@@ -36,16 +36,16 @@ class BoundTable:
         with self._database.writing_unversioned() as connection:
             return [one.name for one in ids if not _bind(connection, one)]
 
-    def find(self, names: Collection[str], owners: Collection[str]) -> list[BoundId]:
+    def find(self, names: Collection[str], owners: Collection[str] | None) -> list[BoundId]:
         """See `BoundIds.find`."""
         known = [name for name in names if fits(name)]
         places = ", ".join("?" for _ in known) or "NULL"
-        whose = ", ".join("?" for _ in owners)
+        whose = "kind <> ''" if owners is None else f"owner IN ({', '.join('?' for _ in owners)})"
         with self._database.reading() as connection:
             rows = connection.execute(
                 f"SELECT {_FIELDS} FROM kept_elsewhere"
-                f" WHERE owner IN ({whose}) AND name IN ({places}) AND expires > ?",
-                (*owners, *known, self._clock()),
+                f" WHERE {whose} AND name IN ({places}) AND expires > ?",
+                (*(owners or ()), *known, self._clock()),
             )
             return [_bound(row) for row in rows]
 

@@ -203,8 +203,6 @@ def _answering() -> Iterator[None]:
 
 def _check(request: GenerateRequest, model: str, organization: str) -> None:
     old = is_before_3(model)
-    if request.cached_content is not None:
-        raise ApiError(403, "CachedContent not found (or permission denied)")
     system = request.system_instruction
     for index, part in enumerate(system.parts if system is not None else ()):
         if part.text is None:
