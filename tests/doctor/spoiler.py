@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.small_servers import Handler, handling
 
 Json = dict[str, Any]
 PLACES = {
@@ -148,10 +148,10 @@ class Spoiler:
 def spoiling(spoiler: Spoiler) -> Iterator[Spoiler]:
     """Serve while the context lasts; sets `spoiler.url`."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Own(Handler):
         def serve(self) -> None:
             size = int(self.headers.get("content-length") or 0)
-            headers = {name.lower(): value for name, value in self.headers.items()}
+            headers = self.names()
             reply = spoiler.reply(self.command, self.path, headers, self.rfile.read(size))
             time.sleep(reply.pause)
             lines = [f"HTTP/1.1 {reply.status} Spoiled", f"content-length: {len(reply.body)}"]
@@ -162,16 +162,5 @@ def spoiling(spoiler: Spoiler) -> Iterator[Spoiler]:
 
         do_GET = do_POST = do_OPTIONS = serve  # noqa: N815  # names of the base class
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    spoiler.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with handling(Own) as spoiler.url:
         yield spoiler
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import openai
@@ -16,6 +15,7 @@ from dragoman.config.limits import Limit
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.endpoints.serving import REQUESTS, config, post, sdk, serving, upstream
 from tests.gateway.http import AUTH, KEY, TRUSTS_NOBODY, Connection
+from tests.small_servers import Handler, handling
 
 NONE_LEFT = Limit(kind="requests", amount=0, window="1m")
 
@@ -77,11 +77,9 @@ def test_sound_comes_as_it_is_made_and_breaks_off_as_it_does() -> None:
     """The next piece is only sent once the client has the one before."""
     goes_on = threading.Semaphore(0)
 
-    class Speaker(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:  # the name is the library's
-            body = self.rfile.read(int(self.headers["content-length"]))
+    class Speaker(Handler):
+        def post(self) -> None:
+            body = self.taken()
             self.send_response(200)
             self.send_header("content-type", "audio/mpeg")
             self.send_header("transfer-encoding", "chunked")
@@ -94,14 +92,8 @@ def test_sound_comes_as_it_is_made_and_breaks_off_as_it_does() -> None:
                 self.wfile.write(b"0\r\n\r\n")
             self.close_connection = True
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Speaker)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    made = config(upstream("up", f"http://127.0.0.1:{server.server_port}"))
-    try:
+    with handling(Speaker) as url:
+        made = config(upstream("up", url))
         for model, ends in (("my-model", True), ("up/broken", False)):
             with serving(made) as (gateway, lines), Connection(gateway.base_url) as connection:
                 body = {**REQUESTS["/v1/audio/speech"], "model": model}
@@ -116,7 +108,3 @@ def test_sound_comes_as_it_is_made_and_breaks_off_as_it_does() -> None:
                     with pytest.raises(ConnectionError):
                         connection.chunk()
             assert bool(lines[-1].get("error")) is not ends
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.small_servers import Handler, handling
 
 NOTHING = "nothing"
 """Events of a Responses stream that say nothing of an answer."""
@@ -185,11 +185,9 @@ def growing() -> Iterator[Growing]:
     """Serve on loopback, in a thread."""
     settings = Growing()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:  # the name is the library's
-            self.rfile.read(int(self.headers.get("content-length", 0)))
+    class Own(Handler):
+        def post(self) -> None:
+            self.taken()
             api = self.path.rsplit("/", 1)[-1]
             make = _PIECES[api]
             self.send_response(200)
@@ -209,17 +207,5 @@ def growing() -> Iterator[Growing]:
                 pass
             self.close_connection = True
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    settings.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with handling(Own) as settings.url:
         yield settings
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

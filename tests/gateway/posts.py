@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.small_servers import Handler, handling
 
 
 @dataclass(frozen=True)
@@ -38,35 +38,17 @@ class Posts:
 
 
 @contextmanager
-def posts() -> Iterator[Posts]:
+def posts(answer: Callable[[Post], tuple[int, bytes]] = _ok) -> Iterator[Posts]:
     """Serve on loopback."""
-    found = Posts()
+    found = Posts(answer=answer)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:  # the name is the library's
-            data = self.rfile.read(int(self.headers["content-length"]))
-            post = Post(self.path, {name.lower(): v for name, v in self.headers.items()}, data)
+    class Own(Handler):
+        def post(self) -> None:
+            post = Post(self.path, self.names(), self.taken())
             found.got.append(post)
             status, body = found.answer(post)
             with suppress(OSError):  # who asked may have left
-                self.send_response(status)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.reply(body, status=status)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    found.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with handling(Own) as found.url:
         yield found
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

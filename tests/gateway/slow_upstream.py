@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.small_servers import Handler, handling
 
 ANSWER = {
     "id": "chatcmpl-1",
@@ -38,19 +39,13 @@ class Upstream:
             self.most[key] = max(self.most.get(key, 0), now)
 
 
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 128
-
-
 @contextmanager
 def slow_upstream() -> Iterator[Upstream]:
     upstream = Upstream()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:  # the name is the library's
-            self.rfile.read(int(self.headers.get("content-length", 0)))
+    class Own(Handler):
+        def post(self) -> None:
+            self.taken()
             key = self.headers["authorization"]
             upstream.count(key, 1)
             held = upstream.held
@@ -58,22 +53,7 @@ def slow_upstream() -> Iterator[Upstream]:
             if held is not None:
                 held.wait(60)
             upstream.count(key, -1)
-            body = json.dumps(ANSWER).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.reply(json.dumps(ANSWER).encode())
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = _Server(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    upstream.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with handling(Own) as upstream.url:
         yield upstream
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from tests.gateway.administration import (
 from tests.gateway.clients import body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY, Answer, Connection, call
+from tests.small_servers import Handler, handling
 
 __all__ = ["gateway"]
 
@@ -475,30 +474,23 @@ def test_no_secret_is_told_or_kept_in_clear(
             assert secret not in path.read_bytes()
 
 
-class Quoting(BaseHTTPRequestHandler):
+class Quoting(Handler):
     """An upstream that repeats what it was sent."""
 
-    def do_POST(self) -> None:
+    def post(self) -> None:
+        self.taken()
         message = f"bad\r\nkey: {self.headers['authorization']} {self.headers['x-secret']}"
-        told = json.dumps({"error": {"type": "invalid_request_error", "message": message}})
-        self.send_response(401)
-        self.send_header("content-length", str(len(told)))
-        self.end_headers()
-        self.wfile.write(told.encode())
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        told = {"error": {"type": "invalid_request_error", "message": message}}
+        self.reply(json.dumps(told).encode(), status=401)
 
 
 def test_what_an_upstream_quotes_is_not_told(
     simulator: RunningSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Quoting) as upstream:
-        thread = threading.Thread(target=upstream.serve_forever)
-        thread.start()
+    with handling(Quoting) as url:
         config = replace(
-            config_for(f"http://127.0.0.1:{upstream.server_port}", keys=(SECRET,)),
+            config_for(url, keys=(SECRET,)),
             storage=Storage(path=str(tmp_path / "store.db"), key=Secret(STORE_KEY)),
             admin=Admin(key=Secret(TOKEN)),
         )
@@ -513,8 +505,6 @@ def test_what_an_upstream_quotes_is_not_told(
             )
             for answer in (found, shown, admin(quoted, "GET", "/accounts")):
                 assert "zebra" not in answer.body.decode()
-        upstream.shutdown()
-        thread.join()
     assert "zebra" not in caplog.text
     for path in filter(Path.is_file, tmp_path.rglob("*")):
         assert b"zebra" not in path.read_bytes()

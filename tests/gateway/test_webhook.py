@@ -8,11 +8,9 @@ import hmac
 import itertools
 import json
 import logging
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,7 @@ from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import Answer, call
 from tests.gateway.processes import until
+from tests.small_servers import Handler, handling
 
 KEYS = ("sk-sim-a", "sk-sim-b", "sk-sim-c")
 ADMIN = "the-key-of-the-admin"
@@ -56,28 +55,17 @@ class Receiver:
 def receiver() -> Iterator[Receiver]:
     found = Receiver()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            data = self.rfile.read(int(self.headers["content-length"]))
+    class Own(Handler):
+        def post(self) -> None:
+            data = self.taken()
             time.sleep(found.delay_s)
             status = found.statuses.pop(0) if found.statuses else 200
-            found.got.append(({k.lower(): v for k, v in self.headers.items()}, data))
-            self.send_response(status)
-            self.send_header("content-length", "0")
-            self.end_headers()
+            found.got.append((self.names(), data))
+            self.reply(status=status)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    found.url = f"http://127.0.0.1:{server.server_port}/hook?token=hidden-token"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield found
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with handling(Own) as url:
+        found.url = f"{url}/hook?token=hidden-token"
+        yield found
 
 
 @pytest.fixture(autouse=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.invented.parley import EDITION
+from tests.small_servers import Handler, handling
 
 REFUSED = "pk-refused-account-0000000001"
 """The key of an account that the service does not take; it quotes it, as vendors do."""
@@ -44,17 +43,14 @@ def _answer(body: dict[str, Any]) -> dict[str, Any]:
 def parley_service() -> Iterator[Service]:
     """Serve on loopback."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:  # the name is the library's
+    class Own(Handler):
+        def get(self) -> None:
             if self._known():
                 self._reply(200, {"titles": [{"title": "talker"}]})
 
-        def do_POST(self) -> None:  # the name is the library's
-            raw = self.rfile.read(int(self.headers["content-length"]))
-            body = json.loads(raw)
-            headers = {name.lower(): value for name, value in self.headers.items()}
+        def post(self) -> None:
+            body = json.loads(self.taken())
+            headers = self.names()
             service.asked.append((self.path, headers, body))
             if not self._known():
                 return
@@ -109,17 +105,6 @@ def parley_service() -> Iterator[Service]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    service = Service(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    service = Service("")
+    with handling(Own) as service.base_url:
         yield service
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

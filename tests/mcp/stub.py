@@ -7,8 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests import small_servers
+from tests.small_servers import handling
 
 TOOLS = ("search_tickets", "get_ticket", "delete_ticket")
 SESSION = "mcp-session-id"
@@ -51,16 +53,12 @@ class Stub:
     """Somebody left a stream."""
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(small_servers.Handler):
     """One request."""
 
-    protocol_version = "HTTP/1.1"
-    server: Server
+    stub: Stub
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing is printed."""
-
-    def do_POST(self) -> None:
+    def post(self) -> None:
         stub = self._note()
         message = stub.received[-1].json
         rpc, id = message.get("method"), message.get("id")
@@ -87,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.reply(result(id, {"content": [{"type": "text", "text": "done"}]}))
 
-    def do_GET(self) -> None:
+    def get(self) -> None:
         stub = self._note()
         if self._has_unknown_session():
             self.reply(b"", status=404)
@@ -105,31 +103,18 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             stub.left.set()
 
-    def do_DELETE(self) -> None:
+    def delete(self) -> None:
         stub = self._note()
         stub.sessions.discard(self.headers.get(SESSION, ""))
         self.reply(b"", status=200)
 
     def _note(self) -> Stub:
-        length = int(self.headers.get("content-length", 0))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        stub = self.server.stub
-        stub.received.append(Received(self.command, headers, self.rfile.read(length)))
-        return stub
+        self.stub.received.append(Received(self.command, self.names(), self.taken()))
+        return self.stub
 
     def _has_unknown_session(self) -> bool:
         given = self.headers.get(SESSION)
-        return given is not None and given not in self.server.stub.sessions
-
-    def reply(self, body: bytes, headers: dict[str, str] | None = None, status: int = 200) -> None:
-        """Send a whole answer, JSON if it has a body."""
-        self.send_response(status)
-        kind = {"content-type": "application/json"} if body else {}
-        for name, value in {**kind, **(headers or {})}.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        return given is not None and given not in self.stub.sessions
 
     def begin_stream(self) -> None:
         """Begin a stream of events."""
@@ -152,19 +137,6 @@ class Handler(BaseHTTPRequestHandler):
         self.connection.close()
 
 
-class Server(ThreadingHTTPServer):
-    """The server of one stub."""
-
-    daemon_threads = True
-
-    def __init__(self, stub: Stub) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.stub = stub
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Clients leave."""
-
-
 def result(id: Any, value: Any) -> bytes:
     """The answer to a request."""
     return json.dumps({"jsonrpc": "2.0", "id": id, "result": value}).encode()
@@ -173,15 +145,14 @@ def result(id: Any, value: Any) -> bytes:
 @contextmanager
 def running_stub() -> Iterator[Stub]:
     """A server while the context lasts."""
-    stub = Stub()
-    server = Server(stub)
-    stub.url = f"http://127.0.0.1:{server.server_port}/mcp"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield stub
-    finally:
-        stub.release.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    found = Stub()
+
+    class Own(Handler):
+        stub = found
+
+    with handling(Own) as url:
+        found.url = f"{url}/mcp"
+        try:
+            yield found
+        finally:
+            found.release.set()

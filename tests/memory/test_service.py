@@ -4,9 +4,7 @@ passes, and what it says of an account never does."""
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import openai
@@ -18,6 +16,7 @@ from tests.gateway.http import call
 from tests.memory.asking import client
 from tests.memory.conftest import CLIENTS, KEY, OTHER_KEY
 from tests.memory.upstreams import ACCOUNT, UPSTREAM
+from tests.small_servers import Handler, handling
 
 QUEUED = {"id": "resp_theirs", "object": "response", "status": "queued", "output": []}
 DONE = {**QUEUED, "status": "completed", "output": [{"type": "message", "id": "msg_theirs"}]}
@@ -28,11 +27,11 @@ EVENTS = [
 ]
 
 
-class Service(BaseHTTPRequestHandler):
+class Service(Handler):
     """Knows one response, and one key that is out."""
 
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("content-length") or 0))
+    def post(self) -> None:
+        self.taken()
         if self.path == "/v1/responses":
             self._say(200, QUEUED)
         elif self.path == "/v1/responses/resp_theirs/cancel":
@@ -40,7 +39,7 @@ class Service(BaseHTTPRequestHandler):
         else:
             self._say(404, {"error": {"message": "no"}})
 
-    def do_GET(self) -> None:
+    def get(self) -> None:
         if "stream=true" in self.path:
             frames = [
                 f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in EVENTS[1:]
@@ -52,30 +51,17 @@ class Service(BaseHTTPRequestHandler):
 
     def _say(self, status: int, body: object, kind: str = "application/json") -> None:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.reply(data, status=status, content_type=kind)
 
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[RunningGateway]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    text = CLIENTS + UPSTREAM.format(base_url=url) + ACCOUNT.format(key="sk-very-secret")
-    file = tmp_path / "dragoman.toml"
-    file.write_text(text)
-    try:
+    with handling(Service) as url:
+        text = CLIENTS + UPSTREAM.format(base_url=url) + ACCOUNT.format(key="sk-very-secret")
+        file = tmp_path / "dragoman.toml"
+        file.write_text(text)
         with running_gateway(read_config(file)) as running:
             yield running
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_what_a_service_makes_in_the_background(gateway: RunningGateway) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -17,6 +15,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
+
+from tests.gateway.posts import Post, posts
 
 KINDS = {ProtoSpan.SPAN_KIND_SERVER: "server", ProtoSpan.SPAN_KIND_CLIENT: "client"}
 
@@ -95,36 +95,15 @@ def collecting() -> Iterator[Collector]:
     """Serve on loopback."""
     collector = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(post: Post) -> tuple[int, bytes]:
+        if collector.status == 200:
+            assert post.path == "/v1/traces"
+            is_packed = post.headers.get("content-encoding") == "gzip"
+            collector.take(gzip.decompress(post.body) if is_packed else post.body)
+        else:
+            collector.refused += 1
+        return collector.status, ExportTraceServiceResponse().SerializeToString()
 
-        def do_POST(self) -> None:  # the name is the library's
-            data = self.rfile.read(int(self.headers["content-length"]))
-            if self.headers.get("content-encoding") == "gzip":
-                data = gzip.decompress(data)
-            if collector.status == 200:
-                assert self.path == "/v1/traces"
-                collector.take(data)
-            else:
-                collector.refused += 1
-            body = ExportTraceServiceResponse().SerializeToString()
-            self.send_response(collector.status)
-            self.send_header("content-type", "application/x-protobuf")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    collector.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with posts(answer) as found:
+        collector.url = found.url
         yield collector
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
