@@ -116,7 +116,7 @@ def test_accounts_in_two_regions_share_an_upstream() -> None:
     ],
 )
 def test_names_of_models_are_right_on_the_wire_and_in_the_signature(name: str) -> None:
-    """The simulator computes the signature of what arrives."""
+    """The simulator computes the signature of what arrives, by a proxy that adds headers."""
     settings = f'kind = "aws", access_key_id = "{KEY_ID}", secret_access_key = "{SECRET}"'
     builder = builder_of(
         config(settings, base_url="https://bedrock-runtime.us-east-1.amazonaws.com")
@@ -126,5 +126,6 @@ def test_names_of_models_are_right_on_the_wire_and_in_the_signature(name: str) -
     path, _, query = head[0].split(" ")[1].partition("?")
     assert unquote(path) == f"/v1/model/{name}/invoke"
     headers = tuple(tuple(line.split(": ", 1)) for line in head[1:] if line)
+    headers += (("via", "1.1 p"), ("x-forwarded-for", "192.0.2.1"), ("x-amzn-trace-id", "Root=1"))
     record = RecordedRequest(0, "POST", path, query, headers, request.body)  # type: ignore[arg-type]
     assert Authority().check_signature(record) == KEY_ID

@@ -295,6 +295,11 @@ async def test_a_workload_identity_is_exchanged_and_impersonates(tmp_path: Path)
     form = {"type": "json", "subject_token_field_name": "id_token"}
     await clouds.obtain(settings_of(written({"file": str(subject), "format": form})))
     assert clouds.authority.last["google_sts"]["subject_token"] == "from-a-file"
+    form = {"type": "json", "subject_token_field_name": "access_token"}
+    place = f"{BASE}/computeMetadata/v1/instance/service-accounts/default/token"
+    source = {"url": place, "headers": {"Metadata-Flavor": "Google"}, "format": form}
+    await clouds.obtain(settings_of(written(source)))
+    assert clouds.authority.last["google_sts"]["subject_token"].startswith("sim-token-google_meta")
     url = f"{BASE}/v1/projects/-/serviceAccounts/a@b:generateAccessToken"
     impersonating = written({"file": str(subject)}, service_account_impersonation_url=url)
     found = await clouds.obtain(settings_of(impersonating))
