@@ -26,7 +26,7 @@ The way of a request:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -93,12 +93,18 @@ class Row(Struct, frozen=True):
 
 
 _COLLECTIONS: Final[Mapping[str, str]] = {"files": "files/", "caches": "cachedContents/"}
-_MESSAGE_BATCHES: Final = "/v1/messages/batches"
+_BATCHES: Final = "/v1/messages/batches"
+_GET: Final[Sequence[Method]] = ("GET",)
+_POST: Final[Sequence[Method]] = ("POST",)
+_MADE: Final[Sequence[Method]] = ("POST", "GET")
+"""Methods of paths at which things are made and listed."""
+_SHOWN: Final[Sequence[Method]] = ("GET", "DELETE")
+_CHANGED: Final[Sequence[Method]] = ("GET", "POST", "DELETE")
 
 
 def _bound(
-    method: Method,
     path: str,
+    methods: Sequence[Method],
     capability: EndpointName,
     kind: str = "",
     *,
@@ -106,27 +112,28 @@ def _bound(
     body: Literal["json", "multipart", "raw"] = "json",
     stream: Literal["none", "bytes", "lines"] = "none",
     also: tuple[str, ...] = (),
-) -> Row:
-    """A row of things that one account has for one client: `kind` of what it makes, lists, shows or
-    deletes, empty for what is below such a thing."""
-    is_new = method == "POST" and "{id}" not in path
-    return Row(
-        method=method,
-        path=path,
-        also=also,
-        collection=_COLLECTIONS[capability] if face == "google" else "",
-        capability=capability,
-        face=face,
-        way="bound",
-        model="none" if is_new else "id",
-        body=body if method in ("POST", "PATCH") else "none",
-        stream=stream,
-        makes=(kind,) if kind else (),
-        uses=() if is_new else (capability,),
-        usage=None,
-        unit=None,
-        repeat="not_begun" if is_new else "never",
-    )
+) -> Iterator[Row]:
+    """Rows of things that one account has for one client: `kind` of what they make, list, show or
+    delete, empty for what is below such a thing."""
+    for method in methods:
+        is_new = method == "POST" and "{id}" not in path
+        yield Row(
+            path,
+            capability,
+            None,
+            "not_begun" if is_new else "never",
+            method=method,
+            also=also,
+            collection=_COLLECTIONS[capability] if face == "google" else "",
+            face=face,
+            way="bound",
+            model="none" if is_new else "id",
+            body=body if method in ("POST", "PATCH") else "none",
+            stream=stream,
+            makes=(kind,) if kind else (),
+            uses=() if is_new else (capability,),
+            unit=None,
+        )
 
 
 _COMPLETIONS: Final = Row(
@@ -190,13 +197,15 @@ _CALLS: Final = Row(
     unit=None,
 )
 _FILES, _CACHES = "/v1beta/files", "/v1beta/cachedContents"
-UPLOADING: Final = _bound(
-    "POST",
-    f"/upload{_FILES}?upload_id={{id}}",
-    "files",
-    "google_file",
-    face="google",
-    body="raw",
+UPLOADING: Final = next(
+    _bound(
+        f"/upload{_FILES}?upload_id={{id}}",
+        _POST,
+        "files",
+        "google_file",
+        face="google",
+        body="raw",
+    )
 )
 """The row of what follows on the path of an upload, whose id is in the query."""
 
@@ -241,70 +250,44 @@ ROWS: Final[tuple[Row, ...]] = (
     ),
     _EMBEDDED,
     replace(_EMBEDDED, path="/v1beta/models/{model}:batchEmbedContents"),
-    _bound("POST", "/v1/files", "files", "file", face="by_header", body="multipart"),
-    _bound("GET", "/v1/files", "files", "file", face="by_header"),
-    _bound("GET", "/v1/files/{id}", "files", "file", face="by_header"),
-    _bound("DELETE", "/v1/files/{id}", "files", "file", face="by_header"),
-    _bound("GET", "/v1/files/{id}/content", "files", face="by_header", stream="bytes"),
-    _bound("POST", "/v1/uploads", "uploads", "upload"),
-    _bound("POST", "/v1/uploads/{id}/parts", "uploads", body="multipart"),
-    _bound("POST", "/v1/uploads/{id}/complete", "uploads", "upload"),
-    _bound("POST", "/v1/uploads/{id}/cancel", "uploads", "upload"),
-    _bound("POST", "/v1/batches", "batches", "batch"),
-    _bound("GET", "/v1/batches", "batches", "batch"),
-    _bound("GET", "/v1/batches/{id}", "batches", "batch"),
-    _bound("POST", "/v1/batches/{id}/cancel", "batches", "batch"),
-    _bound("POST", _MESSAGE_BATCHES, "batches", "message_batch", face="anthropic"),
-    _bound("GET", _MESSAGE_BATCHES, "batches", "message_batch", face="anthropic"),
-    _bound("GET", f"{_MESSAGE_BATCHES}/{{id}}", "batches", "message_batch", face="anthropic"),
-    _bound("DELETE", f"{_MESSAGE_BATCHES}/{{id}}", "batches", "message_batch", face="anthropic"),
-    _bound(
-        "POST", f"{_MESSAGE_BATCHES}/{{id}}/cancel", "batches", "message_batch", face="anthropic"
-    ),
-    _bound(
-        "GET", f"{_MESSAGE_BATCHES}/{{id}}/results", "batches", face="anthropic", stream="lines"
-    ),
-    _bound("POST", "/v1/conversations", "conversations", "conversation"),
-    _bound("GET", "/v1/conversations/{id}", "conversations", "conversation"),
-    _bound("POST", "/v1/conversations/{id}", "conversations", "conversation"),
-    _bound("DELETE", "/v1/conversations/{id}", "conversations", "conversation"),
-    _bound("GET", "/v1/conversations/{id}/{below}", "conversations"),
-    _bound("POST", "/v1/conversations/{id}/{below}", "conversations"),
-    _bound("DELETE", "/v1/conversations/{id}/{below}", "conversations"),
-    _bound("POST", "/v1/vector_stores", "vector_stores", "vector_store"),
-    _bound("GET", "/v1/vector_stores", "vector_stores", "vector_store"),
-    _bound("GET", "/v1/vector_stores/{id}", "vector_stores", "vector_store"),
-    _bound("POST", "/v1/vector_stores/{id}", "vector_stores", "vector_store"),
-    _bound("DELETE", "/v1/vector_stores/{id}", "vector_stores", "vector_store"),
-    _bound("GET", "/v1/vector_stores/{id}/{below}", "vector_stores"),
-    _bound("POST", "/v1/vector_stores/{id}/{below}", "vector_stores"),
-    _bound("DELETE", "/v1/vector_stores/{id}/{below}", "vector_stores"),
-    _bound("POST", "/v1/containers", "containers", "container"),
-    _bound("GET", "/v1/containers", "containers", "container"),
-    _bound("GET", "/v1/containers/{id}", "containers", "container"),
-    _bound("DELETE", "/v1/containers/{id}", "containers", "container"),
-    _bound("GET", "/v1/containers/{id}/files/{below}/content", "containers", stream="bytes"),
-    _bound("GET", "/v1/containers/{id}/{below}", "containers"),
-    _bound("POST", "/v1/containers/{id}/{below}", "containers", body="multipart"),
-    _bound("DELETE", "/v1/containers/{id}/{below}", "containers"),
-    _bound("POST", f"/upload{_FILES}", "files", "google_file", face="google", body="raw"),
+    *_bound("/v1/files", _MADE, "files", "file", face="by_header", body="multipart"),
+    *_bound("/v1/files/{id}", _SHOWN, "files", "file", face="by_header"),
+    *_bound("/v1/files/{id}/content", _GET, "files", face="by_header", stream="bytes"),
+    *_bound("/v1/uploads", _POST, "uploads", "upload"),
+    *_bound("/v1/uploads/{id}/parts", _POST, "uploads", body="multipart"),
+    *_bound("/v1/uploads/{id}/complete", _POST, "uploads", "upload"),
+    *_bound("/v1/uploads/{id}/cancel", _POST, "uploads", "upload"),
+    *_bound("/v1/batches", _MADE, "batches", "batch"),
+    *_bound("/v1/batches/{id}", _GET, "batches", "batch"),
+    *_bound("/v1/batches/{id}/cancel", _POST, "batches", "batch"),
+    *_bound(_BATCHES, _MADE, "batches", "message_batch", face="anthropic"),
+    *_bound(f"{_BATCHES}/{{id}}", _SHOWN, "batches", "message_batch", face="anthropic"),
+    *_bound(f"{_BATCHES}/{{id}}/cancel", _POST, "batches", "message_batch", face="anthropic"),
+    *_bound(f"{_BATCHES}/{{id}}/results", _GET, "batches", face="anthropic", stream="lines"),
+    *_bound("/v1/conversations", _POST, "conversations", "conversation"),
+    *_bound("/v1/conversations/{id}", _CHANGED, "conversations", "conversation"),
+    *_bound("/v1/conversations/{id}/{below}", _CHANGED, "conversations"),
+    *_bound("/v1/vector_stores", _MADE, "vector_stores", "vector_store"),
+    *_bound("/v1/vector_stores/{id}", _CHANGED, "vector_stores", "vector_store"),
+    *_bound("/v1/vector_stores/{id}/{below}", _CHANGED, "vector_stores"),
+    *_bound("/v1/containers", _MADE, "containers", "container"),
+    *_bound("/v1/containers/{id}", _SHOWN, "containers", "container"),
+    *_bound("/v1/containers/{id}/files/{below}/content", _GET, "containers", stream="bytes"),
+    *_bound("/v1/containers/{id}/{below}", _CHANGED, "containers", body="multipart"),
+    *_bound(f"/upload{_FILES}", _POST, "files", "google_file", face="google", body="raw"),
     UPLOADING,
-    _bound("GET", _FILES, "files", "google_file", face="google"),
-    _bound(
-        "GET",
+    *_bound(_FILES, _GET, "files", "google_file", face="google"),
+    *_bound(
         f"{_FILES}/{{id}}:download",
+        _GET,
         "files",
         face="google",
         stream="bytes",
         also=(f"/download{_FILES}/{{id}}:download",),
     ),
-    _bound("GET", f"{_FILES}/{{id}}", "files", "google_file", face="google"),
-    _bound("DELETE", f"{_FILES}/{{id}}", "files", "google_file", face="google"),
-    _bound("POST", _CACHES, "caches", "google_cache", face="google"),
-    _bound("GET", _CACHES, "caches", "google_cache", face="google"),
-    _bound("GET", f"{_CACHES}/{{id}}", "caches", "google_cache", face="google"),
-    _bound("PATCH", f"{_CACHES}/{{id}}", "caches", "google_cache", face="google"),
-    _bound("DELETE", f"{_CACHES}/{{id}}", "caches", "google_cache", face="google"),
+    *_bound(f"{_FILES}/{{id}}", _SHOWN, "files", "google_file", face="google"),
+    *_bound(_CACHES, _MADE, "caches", "google_cache", face="google"),
+    *_bound(f"{_CACHES}/{{id}}", (*_SHOWN, "PATCH"), "caches", "google_cache", face="google"),
     Row(
         "/v1/realtime",
         "realtime",
