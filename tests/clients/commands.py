@@ -190,6 +190,10 @@ def _qwen_code(api: Api) -> Callable[[Task], Command]:
     return command
 
 
+WITHOUT_HUB = {"CLINE_SESSION_BACKEND_MODE": "local"}
+"""Else cline starts a daemon in a process group of its own, which outlives it."""
+
+
 def _cline(api: Api) -> Callable[[Task], Command]:
     name = {"chat": "openai-compatible", "responses": "openai-native"}[api]
 
@@ -213,7 +217,7 @@ def _cline(api: Api) -> Callable[[Task], Command]:
             )
         )
         words = [str(cline()), "--provider", name, "--model", task.model]
-        return Command([*words, *task.arguments, task.prompt])
+        return Command([*words, *task.arguments, task.prompt], WITHOUT_HUB)
 
     return command
 

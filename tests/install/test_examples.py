@@ -27,6 +27,7 @@ from dragoman.demo import KEY, demo_config
 from dragoman.lab.guides import DEMO_MODEL, DEMO_URL, GUIDES, find_guide
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import RunningGateway, running_gateway
+from tests.clients.commands import WITHOUT_HUB
 from tests.clients.installed import (
     AIDER,
     FRAMEWORKS_PYTHON,
@@ -131,6 +132,7 @@ def environment(home: Path, *folders: str) -> dict[str, str]:
         "KILO_DISABLE_SESSION_INGEST": "1",
         "KILO_TELEMETRY_LEVEL": "off",
         "PI_OFFLINE": "1",
+        **WITHOUT_HUB,
         "DO_NOT_TRACK": "1",
     }
 
