@@ -152,11 +152,12 @@ $(VENV)/.dev: requirements/dev.lock requirements/runtime.lock pyproject.toml | $
 # Of these hundreds of megabytes of Python little is imported: that is compiled when it is.
 LAZILY := --no-compile
 
-$(RELEASE)/.installed: requirements/release.lock requirements/helm.lock
-	$(PYTHON) -m venv --clear $(RELEASE)
-	$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet install $(LAZILY) \
+# To unpack a pip of its own takes each of them seconds of a processor.
+$(RELEASE)/.installed: requirements/release.lock requirements/helm.lock | $(BIN)/python
+	$(PYTHON) -m venv --clear --without-pip $(RELEASE)
+	$(PIP) --python $(RELEASE)/bin/python install $(LAZILY) \
 		--require-hashes --requirement requirements/release.lock
-	$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet install $(LAZILY) \
+	$(PIP) --python $(RELEASE)/bin/python install $(LAZILY) \
 		--no-deps --ignore-requires-python --require-hashes --requirement requirements/helm.lock
 	@touch $@
 
@@ -177,14 +178,12 @@ $(UNLOCKED:=/node_modules/.package-lock.json): %/node_modules/.package-lock.json
 		--ignore-scripts
 	@touch $@
 
-$(CLIENTS)/.venv/.installed: $(CLIENTS)/requirements.lock
-	$(PYTHON) -m venv --clear $(CLIENTS)/.venv
-	$(CLIENTS)/.venv/bin/python -m pip --disable-pip-version-check --quiet install $(LAZILY) \
-		--require-hashes --requirement $(CLIENTS)/requirements.lock
+$(CLIENTS)/.venv/.installed: $(CLIENTS)/requirements.lock | $(BIN)/python
+	$(PYTHON) -m venv --clear --without-pip $(@D)
+	$(PIP) --python $(@D)/bin/python install $(LAZILY) --require-hashes --requirement $<
 	@touch $@
 
-$(CLIENTS)/.venv-%/.installed: $(CLIENTS)/%.lock
-	$(PYTHON) -m venv --clear $(@D)
-	$(@D)/bin/python -m pip --disable-pip-version-check --quiet install $(LAZILY) \
-		--require-hashes --requirement $<
+$(CLIENTS)/.venv-%/.installed: $(CLIENTS)/%.lock | $(BIN)/python
+	$(PYTHON) -m venv --clear --without-pip $(@D)
+	$(PIP) --python $(@D)/bin/python install $(LAZILY) --require-hashes --requirement $<
 	@touch $@
