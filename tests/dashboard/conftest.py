@@ -92,9 +92,10 @@ def _with_many(config: Config, store: Storage) -> Config:
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """The browser that is installed."""
+    """The browser that is installed. What drives it runs an event loop, so it ends before tests of
+    other folders begin theirs."""
     program = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if program is None:
         if os.environ.get("DRAGOMAN_REQUIRE_SERVICES"):
