@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import ConfigError, RequestCheck, Secret, Storage, parse_config
-from dragoman.edge.incoming import DetachedSink, IncomingRequest, Received
+from dragoman.edge.incoming import IncomingRequest, InternalRequest
 from dragoman.http.clock import Clock
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols import CODECS
@@ -229,7 +229,7 @@ async def test_of_files_the_head_is_checked_before_they_are_passed_on(
 ) -> None:
     """JSON that is passed on as it comes is held, so that it can be checked."""
     headers = {b"content-type": media, b"content-length": b"2"}
-    received = Received.internal("/v1/files", headers, b"{}", DetachedSink())
+    received = InternalRequest("/v1/files", headers, b"{}")
     clock = Clock(asyncio.get_running_loop())
     incoming = IncomingRequest(received, CODECS["openai_chat"], clock, "/v1/files")
     seen, passed = list[bytes](), list[bytes]()

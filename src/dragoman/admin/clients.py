@@ -111,8 +111,8 @@ def _listener(call: Call) -> str:
     Raises:
         Refusal: it is a Unix socket.
     """
-    sink = call.incoming.sink
-    transport = sink.transport if isinstance(sink, Request) else None
+    received = call.incoming.received
+    transport = received.transport if isinstance(received, Request) else None
     name = None if transport is None else transport.get_extra_info("sockname")
     if not isinstance(name, tuple):
         message = "The gateway listens on a Unix socket: run `dragoman doctor URL` instead."

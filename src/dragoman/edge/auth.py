@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
@@ -48,9 +48,7 @@ class Keyring:
         """Whether everyone may call."""
         return self.ring.is_empty and self.ring.is_loaded and not self._requires_key
 
-    def identify(
-        self, headers: Mapping[bytes, bytes], address: Callable[[], str] = lambda: ""
-    ) -> Caller:
+    def identify(self, headers: Mapping[bytes, bytes], address: str = "") -> Caller:
         """The caller whose key is in `headers` (lower-case names), at `address` (empty for a Unix
         socket).
 
@@ -74,7 +72,7 @@ class Keyring:
         try:
             caller = self.ring.find(key, now)
             if caller.is_checked:
-                caller.check(now, parse(address()) if caller.asks_address else None)
+                caller.check(now, parse(address) if caller.asks_address else None)
         except Denied as error:
             raise self._denied(error.denial, str(error)) from None
         return caller

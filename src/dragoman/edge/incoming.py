@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from io import BytesIO
 from typing import Any, Protocol
 
-from msgspec import Struct
-
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.options import Options
 from dragoman.edge.continuation import Continuation
@@ -19,7 +17,7 @@ from dragoman.http.clock import Clock
 from dragoman.http.decoding import CODINGS, BadCoding, Unpacker, unpacker_for
 from dragoman.http.head import header_lines
 from dragoman.http.problems import BodyRefused, ClientGone, Problem
-from dragoman.http.request import BodySink, Request
+from dragoman.http.request import BodySink
 from dragoman.protocols.base import OFFICIAL, Codec, Operation
 from dragoman.sse import encode
 from dragoman.translation.call import mint_request_id
@@ -37,18 +35,38 @@ _PACKED_BYTES = 64 * 1024
 """Bytes that a body is decompressed into, and of it as it came, before others have their turn."""
 
 
-class ReplySink(Protocol):
-    """Where the answer to a request goes: `dragoman.http.Request`, or what takes it instead.
+class Received(Protocol):
+    """A request as it was received, and where its answer goes: `dragoman.http.Request`, or an
+    `InternalRequest`.
 
-    An answer is given either by `respond`, or by `start`, any number of `try_write` and `write`,
-    and `end`. `gone` says that nobody waits for it any more; `on_gone`, where it is set, is called
-    when that happens.
+    Names of `headers` are in lower case; `length` is that of the body in bytes, -1 if that is not
+    declared. An answer is given either by `respond`, or by `start`, any number of `try_write` and
+    `write`, and `end`. `gone` says that nobody waits for it any more; `on_gone`, where it is set,
+    is called when that happens.
     """
 
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def query(self) -> bytes: ...
+    @property
+    def headers(self) -> dict[bytes, bytes]: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def length(self) -> int: ...
     @property
     def gone(self) -> bool: ...
 
     on_gone: Callable[[], object] | None
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body, of at most so many bytes; raises `BodyRefused`."""
+
+    async def pipe(self, sink: BodySink, limit: int) -> bool:
+        """Give the body to a sink as it comes: `http.Request.pipe`."""
 
     def reserve(self, size: int) -> bool:
         """Reserve so much of the memory budget until the request is over, if there is so much."""
@@ -69,22 +87,23 @@ class ReplySink(Protocol):
         """Send the last piece of it."""
 
 
-class ReplyObserver(Protocol):
-    """Sees an answer as it is sent."""
+class InternalRequest:
+    """A POST that did not come over HTTP. No client waits for its answer: only its observer takes
+    it."""
 
-    def on_start(self, status: int, lines: bytes) -> None:
-        """The answer begins, with these header lines."""
+    __slots__ = ("_body", "address", "gone", "headers", "on_gone", "path")
 
-    def on_data(self, data: bytes) -> None:
-        """A piece of its body is sent."""
+    method = "POST"
+    query = b""
+    length = -1
 
-
-class DetachedSink:
-    """The sink of an answer that no client waits for: only its observer takes it."""
-
-    __slots__ = ("gone", "on_gone")
-
-    def __init__(self) -> None:
+    def __init__(
+        self, path: str, headers: dict[bytes, bytes], body: bytes = b"", address: str = ""
+    ) -> None:
+        self.path = path
+        self.headers = headers
+        self._body = body
+        self.address = address
         self.gone = False
         self.on_gone: Callable[[], object] | None = None
 
@@ -93,6 +112,18 @@ class DetachedSink:
         self.gone = True
         if self.on_gone is not None:
             self.on_gone()
+
+    async def body(self, limit: int) -> bytes:
+        """The body; empty when it was read before."""
+        body, self._body = self._body, b""
+        if len(body) > limit:
+            raise BodyRefused(Problem.BODY_TOO_LARGE)
+        return body
+
+    async def pipe(self, sink: BodySink, limit: int) -> bool:
+        """Give the body to a sink, whole."""
+        body = await self.body(limit)
+        return bool(body) and not sink(body)
 
     def reserve(self, size: int) -> bool:
         """Reserve nothing: few of these requests run at a time."""
@@ -115,63 +146,14 @@ class DetachedSink:
         """Discard the last piece of it."""
 
 
-ReadBody = Callable[[int], Awaitable[bytes]]
-"""Reads the whole body of a request, of at most so many bytes; raises `BodyRefused`."""
+class ReplyObserver(Protocol):
+    """Sees an answer as it is sent."""
 
-PipeBody = Callable[[BodySink, int], Awaitable[bool]]
-"""Gives the body of a request to a sink as it comes: `http.Request.pipe`."""
+    def on_start(self, status: int, lines: bytes) -> None:
+        """The answer begins, with these header lines."""
 
-
-class Received(Struct, frozen=True, eq=False):
-    """A request as it was received, over HTTP or otherwise: its head, its body, and where the
-    answer goes. Names of `headers` are in lower case. `continuation` is what a request of a
-    WebSocket continues. `pipe_body` is None where the body is there."""
-
-    method: str
-    path: str
-    query: bytes
-    headers: dict[bytes, bytes]
-    address: str
-    read_body: ReadBody
-    sink: ReplySink
-    continuation: Continuation | None = None
-    pipe_body: PipeBody | None = None
-
-    @classmethod
-    def by_http(cls, request: Request) -> Received:
-        """A request of HTTP."""
-        return cls(
-            request.method,
-            request.path,
-            request.query,
-            request.headers,
-            request.address,
-            request.body,
-            request,
-            None,
-            request.pipe,
-        )
-
-    @classmethod
-    def internal(
-        cls,
-        path: str,
-        headers: dict[bytes, bytes],
-        body: bytes,
-        sink: ReplySink,
-        address: str = "",
-        continuation: Continuation | None = None,
-    ) -> Received:
-        """A POST that did not come over HTTP. Its body can be read once."""
-
-        async def read_once(limit: int) -> bytes:
-            nonlocal body
-            taken, body = body, b""
-            if len(taken) > limit:
-                raise BodyRefused(Problem.BODY_TOO_LARGE)
-            return taken
-
-        return cls("POST", path, b"", headers, address, read_once, sink, continuation)
+    def on_data(self, data: bytes) -> None:
+        """A piece of its body is sent."""
 
 
 CheckBody = Callable[["IncomingRequest", bytes, int], Awaitable[bytes]]
@@ -203,7 +185,6 @@ class IncomingRequest:
     """
 
     __slots__ = (
-        "_received",
         "address",
         "answered",
         "check",
@@ -220,9 +201,9 @@ class IncomingRequest:
         "options",
         "path",
         "query",
+        "received",
         "request_id",
         "shared",
-        "sink",
         "status",
     )
 
@@ -235,14 +216,14 @@ class IncomingRequest:
         operation: Operation | None = None,
         options: Options = OFFICIAL,
     ) -> None:
-        self.sink = received.sink
+        self.received = received
         self.observer: ReplyObserver | None = None
-        self._received = received
         self.check: CheckBody | None = None
         self.clock = clock
         self.codec = codec
         self.operation = operation
-        self.continuation = received.continuation
+        self.continuation: Continuation | None = None
+        """What a request over a WebSocket continues."""
         self.options = options
         self.method = received.method
         self.path = path
@@ -262,7 +243,7 @@ class IncomingRequest:
     @property
     def gone(self) -> bool:
         """Whether the client left before it was answered."""
-        return self.sink.gone
+        return self.received.gone
 
     @property
     def is_local(self) -> bool:
@@ -283,7 +264,7 @@ class IncomingRequest:
         encoding = None if as_received else self.headers.get(b"content-encoding")
         unpacker = None if encoding is None else _unpacker(encoding)
         try:
-            body = await self._received.read_body(limit)
+            body = await self.received.body(limit)
         except BodyRefused as refused:
             raise _refused_body(refused.problem, limit) from None
         if unpacker is not None:
@@ -306,11 +287,8 @@ class IncomingRequest:
     @property
     def length(self) -> int:
         """The bytes of the body, as declared; -1 if they are not."""
-        if b"transfer-encoding" in self.headers or self._received.pipe_body is None:
-            return -1
-        if self.check is not None and is_json(self.headers):
-            return -1
-        return int(self.headers.get(b"content-length", b"0"))
+        is_held = self.check is not None and is_json(self.headers)
+        return -1 if is_held else self.received.length
 
     async def pipe(self, sink: BodySink, limit: int) -> bool:
         """Give the body to `sink` as it comes, in its content encoding, piece by piece: until
@@ -323,15 +301,13 @@ class IncomingRequest:
             ClientGone: the client left.
             Exception: `sink`'s own.
         """
-        is_checked = self.check is not None and is_json(self.headers)
-        if not is_checked:
-            await self.check_head()
-        if is_checked or self._received.pipe_body is None:
-            body = await self.body(limit, as_received=not is_checked)
+        if self.check is not None and is_json(self.headers):
+            body = await self.body(limit)
             self.check = None
             return bool(body) and not sink(body)
+        await self.check_head()
         try:
-            return await self._received.pipe_body(sink, limit)
+            return await self.received.pipe(sink, limit)
         except BodyRefused as refused:
             raise _refused_body(refused.problem, limit) from None
 
@@ -363,7 +339,7 @@ class IncomingRequest:
         Raises:
             DragomanError: OVERLOADED: there are not so many.
         """
-        if not self.sink.reserve(size):
+        if not self.received.reserve(size):
             raise _refused_body(Problem.NO_MEMORY, 0)
 
     def start(
@@ -376,11 +352,11 @@ class IncomingRequest:
         lines = self.lines + lines + header_lines(self.shared + headers)
         if self.observer is not None:
             self.observer.on_start(status, lines)
-        self.sink.start(status, lines, length)
+        self.received.start(status, lines, length)
 
     def try_write(self, data: bytes) -> bool:
         """Send a piece of the answer's body, if that takes no waiting."""
-        if not self.sink.try_write(data):
+        if not self.received.try_write(data):
             return False
         if self.observer is not None:
             self.observer.on_data(data)
@@ -390,14 +366,14 @@ class IncomingRequest:
         """Send a piece of the answer's body; waits while the client reads too slowly."""
         if self.observer is not None:
             self.observer.on_data(data)
-        await self.sink.write(data)
+        await self.received.write(data)
 
     def end(self, data: bytes = b"") -> None:
         """Send the last piece of the answer's body."""
         self.ended = True
         if self.observer is not None:
             self.observer.on_data(data)
-        self.sink.end(data)
+        self.received.end(data)
 
     def reply(
         self, status: int, body: bytes, headers: Headers | None = None, media: bytes = _JSON
@@ -412,7 +388,7 @@ class IncomingRequest:
         if self.observer is not None:
             self.observer.on_start(status, lines)
             self.observer.on_data(body)
-        self.sink.respond(status, lines, body)
+        self.received.respond(status, lines, body)
 
     def fail(self, fault: Fault, headers: Headers | None = None) -> None:
         """Answer with an error in the client's own shape."""
@@ -440,8 +416,8 @@ async def while_connected(
     Raises:
         ClientGone: the client left.
     """
-    sink = incoming.sink
-    if sink.gone:
+    received = incoming.received
+    if received.gone:
         work.close()
         raise ClientGone
     task = asyncio.current_task(incoming.clock.loop)
@@ -456,18 +432,18 @@ async def while_connected(
         else:
             task.cancel()
 
-    sink.on_gone = task.cancel if linger is None else left
+    received.on_gone = task.cancel if linger is None else left
     try:
         await work
         if timer is not None:
             raise ClientGone
     except asyncio.CancelledError:
-        if not sink.gone:
+        if not received.gone:
             raise
         task.uncancel()
         raise ClientGone from None
     finally:
-        sink.on_gone = None
+        received.on_gone = None
         if timer is not None:
             timer.cancel()
 

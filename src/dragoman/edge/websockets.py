@@ -65,7 +65,7 @@ class OpenSockets:
         Raises:
             ClientGone: the client left.
         """
-        request = incoming.sink
+        request = incoming.received
         assert isinstance(request, Request)
         try:
             request.switch_to(upgraded)
@@ -90,7 +90,7 @@ def accepted(incoming: IncomingRequest, server: Server, lines: bytes = b"") -> A
     Raises:
         DragomanError: UPGRADE_REQUIRED, INVALID_REQUEST: it is no handshake.
     """
-    request = incoming.sink
+    request = incoming.received
     assert isinstance(request, Request)
     limits = WebSocketLimits(
         message_bytes=server.body_limit_bytes + _OVERHEAD,

@@ -17,7 +17,7 @@ from dragoman.canonical.errors import DragomanError, InvalidRequest
 from dragoman.canonical.usage import Usage, consistent, summed
 from dragoman.config import Account, EndpointName
 from dragoman.edge.auth import Caller
-from dragoman.edge.incoming import DetachedSink, IncomingRequest, Received
+from dragoman.edge.incoming import IncomingRequest, InternalRequest
 from dragoman.edge.record import Record
 from dragoman.endpoints.batch_lines import LONGEST_LINE, Rename, Results, Share, usage_of
 from dragoman.endpoints.call import EndpointCall
@@ -373,8 +373,6 @@ def _incoming(path: str, bound: BoundId, parts: Parts) -> IncomingRequest:
     """The request that a batch is counted as."""
     codec = FACES["anthropic" if bound.kind == "message_batch" else "openai"]
     assert codec is not None
-    incoming = IncomingRequest(
-        Received.internal(path, {}, b"", DetachedSink()), codec, parts.clock(), path
-    )
+    incoming = IncomingRequest(InternalRequest(path, {}), codec, parts.clock(), path)
     incoming.status = 200
     return incoming

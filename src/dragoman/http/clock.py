@@ -23,61 +23,47 @@ class Timeout(Struct, eq=False):
         self.waiting.pop(self, None)
 
 
-class Countdown:
-    """Timeouts of one length. They ring in the order in which they were started, so one timer of
-    the loop, set to the oldest, serves them all.
-    """
-
-    __slots__ = ("_loop", "_seconds", "_timer", "_waiting")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        self._loop = loop
-        self._seconds = seconds
-        self._waiting: dict[Timeout, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self, callback: Callable[[], None]) -> Timeout:
-        """Call `callback` after the countdown's seconds, unless it is cancelled before."""
-        waiting = self._waiting
-        timeout = Timeout(waiting, callback, self._loop.time() + self._seconds)
-        waiting[timeout] = None
-        if self._timer is None:
-            # It is not stopped with its timeout, but serves those that were started meanwhile.
-            self._timer = self._loop.call_later(self._seconds, self._ring)
-        return timeout
-
-    def _ring(self) -> None:
-        self._timer = None
-        now = self._loop.time()
-        due: list[Timeout] = []
-        for timeout in self._waiting:
-            if timeout.due > now:
-                self._timer = self._loop.call_at(timeout.due, self._ring)
-                break
-            due.append(timeout)
-        for timeout in due:
-            # One that rings may have cancelled another.
-            if timeout in self._waiting:
-                timeout.cancel()
-                timeout.callback()
-
-
 class Clock:
     """The timeouts of one event loop.
 
-    A timer of the loop costs more than most of what it guards. Timeouts of the same length share
-    one, so there should be few lengths.
+    A timer of the loop costs more than most of what it guards. Timeouts of one length ring in the
+    order in which they were started, so one timer, set to the oldest, serves them all; there should
+    be few lengths.
     """
 
-    __slots__ = ("_countdowns", "loop")
+    __slots__ = ("_timed", "_waiting", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._countdowns: dict[float, Countdown] = {}
+        self._waiting: dict[float, dict[Timeout, None]] = {}
+        self._timed: set[float] = set()
+        """The lengths whose timer runs. It is not stopped with its timeout, but serves those that
+        were started meanwhile."""
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Timeout:
         """Call `callback` after `seconds`, unless what is returned is cancelled before."""
-        countdown = self._countdowns.get(seconds)
-        if countdown is None:
-            countdown = self._countdowns[seconds] = Countdown(self.loop, seconds)
-        return countdown.start(callback)
+        waiting = self._waiting.get(seconds)
+        if waiting is None:
+            waiting = self._waiting[seconds] = {}
+        timeout = Timeout(waiting, callback, self.loop.time() + seconds)
+        waiting[timeout] = None
+        if seconds not in self._timed:
+            self._timed.add(seconds)
+            self.loop.call_later(seconds, self._ring, seconds)
+        return timeout
+
+    def _ring(self, seconds: float) -> None:
+        waiting, now = self._waiting[seconds], self.loop.time()
+        due: list[Timeout] = []
+        for timeout in waiting:
+            if timeout.due > now:
+                self.loop.call_at(timeout.due, self._ring, seconds)
+                break
+            due.append(timeout)
+        else:
+            self._timed.remove(seconds)
+        for timeout in due:
+            # One that rings may have cancelled another.
+            if timeout in waiting:
+                timeout.cancel()
+                timeout.callback()

@@ -28,9 +28,9 @@ from dragoman.http.head import (
     status_line,
 )
 from dragoman.http.problems import Problem
-from dragoman.http.request import Link, Request, UpgradedConnection
+from dragoman.http.request import Request, UpgradedConnection
 from dragoman.http.sending import Sending
-from dragoman.http.states import PARSED, TRANSITIONS, Event, State
+from dragoman.http.states import PARSED, TRANSITIONS, State
 
 _log = logging.getLogger("dragoman.http")
 
@@ -43,7 +43,7 @@ _EMPTY_LINES = 1024
 _HALF_CLOSED_S = 0.1
 
 
-class Connection(asyncio.BufferedProtocol, Link):
+class Connection(asyncio.BufferedProtocol):
     """A connection that carries one request at a time."""
 
     __slots__ = (
@@ -96,8 +96,8 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._request: Request | None = None
         """The request that is not answered yet."""
         self._url = b""
-        self._fields: list[tuple[bytes, bytes]] | None = None
-        """Header fields of the head that is being read; None otherwise: trailers are dropped."""
+        self._fields: list[tuple[bytes, bytes]] | None = []
+        """Header fields of the next head; None once it is complete: trailers are dropped."""
         self._head_bytes = 0
         self._problem: Problem | None = None
         self._trailed = False
@@ -123,7 +123,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             self.deadline = self.loop.time() + (self.context.limits.head_s or inf)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._advance("lost")
+        self.state = TRANSITIONS[self.state]["lost"]
         self.transport = None
         # It references this connection.
         del self._parser
@@ -226,7 +226,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         elif state == "discarding":
             self._discard(end)
         elif self._head_bytes and state == "idle":
-            self._advance("began")
+            self.state = TRANSITIONS[self.state]["began"]
             self.deadline = self.loop.time() + (self.context.limits.head_s or inf)
 
     def _handle_unparsed(self, data: memoryview) -> None:
@@ -295,11 +295,6 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     # httptools
 
-    def on_message_begin(self) -> None:
-        if self._request is None and self.state != "discarding":
-            self._url = b""
-            self._fields = []
-
     def on_url(self, url: bytes) -> None:
         self._url += url
 
@@ -317,15 +312,16 @@ class Connection(asyncio.BufferedProtocol, Link):
             self._problem = bad.problem
             return
         self._head_bytes = 0
-        self._arrival.begin()
+        if request.length < 0:
+            self._arrival.begin()
         self._linger = self.context.limits.linger_bytes
         self._boundary.left = max(request.length, 0)
         self._trailed = request.length < 0
         self._request = request
-        self._advance("request")
+        self.state = TRANSITIONS[self.state]["request"]
         self.deadline = inf
         self.context.requests.add(request)
-        request.task = self.loop.create_task(self._serve(request))
+        request.task = asyncio.Task(self._serve(request), loop=self.loop, name="request")
 
     def on_body(self, data: bytes) -> None:
         if self._request is not None:
@@ -337,11 +333,11 @@ class Connection(asyncio.BufferedProtocol, Link):
             if request.wants_upgrade and request.length:
                 # The parser takes the body for the other protocol.
                 return
-            self._advance("whole")
+            self.state = TRANSITIONS[self.state]["whole"]
             self.deadline = inf
             request.finish()
         elif self.state == "discarding":
-            self._advance("whole")
+            self.state = TRANSITIONS[self.state]["whole"]
             self._next()
 
     def _request_of(self, fields: Fields) -> Request:
@@ -445,14 +441,15 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     def answered(self, request: Request) -> None:
         """The answer is complete."""
-        self._request = None
+        request.answered = True
+        self._request = request.connection = None
         if request.reserved and self.sending.paused:
             self.sending.reserve(request.reserved)
             request.reserved = 0
         if not request.keep_alive:
             self._end()
             return
-        self._advance("answered")
+        self.state = TRANSITIONS[self.state]["answered"]
         if self.state == "flushing":
             self._next()
             return
@@ -466,7 +463,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         transport = self.transport
         assert transport is not None
         self._request = None
-        self._advance("upgraded")
+        self.state = TRANSITIONS[self.state]["upgraded"]
         self._upgraded = upgraded
         upgraded.connection_made(transport)
         ahead, self._ahead = self._ahead, b""
@@ -479,7 +476,8 @@ class Connection(asyncio.BufferedProtocol, Link):
         """Go on with the next request, once the client has read enough of the answer."""
         if self.sending.paused:
             return
-        self._advance("drained")
+        self.state = TRANSITIONS[self.state]["drained"]
+        self._url, self._fields = b"", []
         self.waits_since = now = self.loop.time()
         idle_s = self.context.limits.idle_s or inf
         if self.context.draining:
@@ -553,7 +551,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         """End after the last answer. A reset would destroy the answer of a client that still sends,
         so what it sends is read for a while (RFC 9112, 9.6)."""
         sends = self.state in ("head", "receiving", "discarding")
-        self._advance("last")
+        self.state = TRANSITIONS[self.state]["last"]
         transport = self.transport
         if transport is None:
             return
@@ -568,6 +566,3 @@ class Connection(asyncio.BufferedProtocol, Link):
             self.deadline = inf
             transport.close()
         self.sending.watch()
-
-    def _advance(self, event: Event) -> None:
-        self.state = TRANSITIONS[self.state][event]

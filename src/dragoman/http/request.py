@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from io import BytesIO
+from typing import Protocol
 
 from dragoman.http.head import STATUS_LINES, status_line
 from dragoman.http.limits import Budget
@@ -34,10 +34,8 @@ class UpgradedConnection(asyncio.Protocol):
         """The server waits no longer: cancel what is in progress."""
 
 
-class Link(ABC):
+class Link(Protocol):
     """The connection of a request, as far as the request uses it."""
-
-    __slots__ = ()
 
     address: str
     budget: Budget
@@ -46,27 +44,21 @@ class Link(ABC):
     transport: asyncio.Transport | None
 
     @property
-    @abstractmethod
     def date(self) -> bytes:
         """The `Date` line of answers."""
 
-    @abstractmethod
     def want_body(self, request: Request) -> None:
         """The application waits for the body."""
 
-    @abstractmethod
     def carries_on(self, request: Request) -> bool:
         """Whether the connection stays open after the answer."""
 
-    @abstractmethod
     def answered(self, request: Request) -> None:
         """The answer is whole."""
 
-    @abstractmethod
     def switch_to(self, upgraded: UpgradedConnection) -> asyncio.Transport:
         """Switch the connection to another protocol."""
 
-    @abstractmethod
     def abort(self) -> None:
         """Cut the connection off."""
 
@@ -85,8 +77,6 @@ class Request:
 
     __slots__ = (
         "_body",
-        "_budget",
-        "_chunked",
         "_failure",
         "_head",
         "_limit",
@@ -97,11 +87,13 @@ class Request:
         "_whole",
         "address",
         "answered",
+        "budget",
         "complete",
         "connection",
         "expects",
         "gone",
         "headers",
+        "is_chunked",
         "is_measured",
         "is_piped",
         "keep_alive",
@@ -165,7 +157,8 @@ class Request:
         self.reserved = 0
         """Bytes of the memory budget for this request."""
         self.task: asyncio.Task[None] | None = None
-        self._budget = connection.budget
+        self.budget: Budget = connection.budget
+        """The memory for bodies and answers."""
         self._body = b""
         self._whole: BytesIO | None = None
         self._limit = -1
@@ -177,7 +170,8 @@ class Request:
         self._failure: Problem | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._head = b""
-        self._chunked = False
+        self.is_chunked = False
+        """Whether the answer goes out in chunks."""
         self._promised = 0
         self.is_measured = False
         """Whether the answer goes out in pieces with a `Content-Length`."""
@@ -253,16 +247,6 @@ class Request:
         return None if self.connection is None else self.connection.transport
 
     @property
-    def budget(self) -> Budget:
-        """The memory for bodies and answers."""
-        return self._budget
-
-    @property
-    def is_chunked(self) -> bool:
-        """Whether the answer goes out in chunks."""
-        return self._chunked
-
-    @property
     def wanted(self) -> bool:
         """Whether the application waits for more of the body."""
         return self._sink is not None if self.is_piped else self._limit >= 0
@@ -291,7 +275,7 @@ class Request:
     def reserve(self, size: int) -> bool:
         """Reserve so many bytes of the memory budget until the request is over; False if there are
         not so many."""
-        if not self._budget.reserve(size):
+        if not self.budget.reserve(size):
             return False
         self.reserved += size
         return True
@@ -363,7 +347,7 @@ class Request:
     def release(self) -> None:
         """Give back what is reserved of the memory budget."""
         if self.reserved:
-            self._budget.release(self.reserved)
+            self.budget.release(self.reserved)
             self.reserved = 0
 
     def _drop_body(self) -> None:
@@ -394,7 +378,7 @@ class Request:
             connection.sending.write(head + body)
         else:
             connection.sending.write_both(head, body)
-        self._over(connection)
+        connection.answered(self)
 
     def start(self, status: int, lines: bytes = b"", length: int | None = None) -> None:
         """Begin an answer that comes in pieces, of `length` bytes in all, None if that is not yet
@@ -409,7 +393,7 @@ class Request:
             self._promised, self.is_measured = length, True
         elif self.version == "1.1":
             framing = b"transfer-encoding: chunked\r\n"
-            self._chunked = self.method != "HEAD"
+            self.is_chunked = self.method != "HEAD"
         elif self.method != "HEAD":
             # For a client of HTTP/1.0 the answer ends with the connection.
             self.keep_alive = False
@@ -418,13 +402,13 @@ class Request:
     def try_write(self, data: bytes) -> bool:
         """Send a piece of the answer, not empty, if that takes no waiting; else False."""
         connection = self.connection
-        if connection is None or self._head or not (self._chunked or self.is_measured):
+        if connection is None or self._head or not (self.is_chunked or self.is_measured):
             return False
         sending = connection.sending
         transport = sending.transport
         if sending.paused or transport is None:
             return False
-        if self._chunked:
+        if self.is_chunked:
             transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         elif self.method != "HEAD":
             self._promised -= len(data)
@@ -436,7 +420,9 @@ class Request:
         connection = self.connection
         if connection is None:
             return
-        self._send(connection, b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data, data)
+        self._send(
+            connection, b"%x\r\n%b\r\n" % (len(data), data) if self.is_chunked else data, data
+        )
         if connection.sending.paused:
             await connection.sending.drained()
 
@@ -446,7 +432,7 @@ class Request:
         if connection is None:
             self.answered = True
             return
-        if self._chunked:
+        if self.is_chunked:
             last = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if data else _LAST_CHUNK
             self._send(connection, last, last)
         else:
@@ -454,7 +440,7 @@ class Request:
             if self.is_measured and self._promised and self.method != "HEAD":
                 # The end of the connection shows that some of it is missing.
                 self.keep_alive = False
-        self._over(connection)
+        connection.answered(self)
 
     def switch_to(self, upgraded: UpgradedConnection) -> asyncio.Transport:
         """Switch the connection to another protocol: `upgraded` gets it, and what the client sent
@@ -495,8 +481,3 @@ class Request:
             last = b"\r\n"
         first = STATUS_LINES.get(status) or status_line(status)
         return b"".join((first, connection.date, lines, framing, last))
-
-    def _over(self, connection: Link) -> None:
-        self.answered = True
-        self.connection = None
-        connection.answered(self)

@@ -98,7 +98,7 @@ class Server:
         self._accepting = False
         self._opening: set[asyncio.Task[None]] = set()
         self._by_address: Counter[str] = Counter()
-        self._counted: dict[Link, str] = {}
+        self._counted: dict[Connection, str] = {}
         self._closed: asyncio.Event | None = None
         self._empty: asyncio.Event | None = None
         self._until = 0.0

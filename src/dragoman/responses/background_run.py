@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.edge.auth import Caller, without_keys
-from dragoman.edge.incoming import DetachedSink, IncomingRequest, Received
+from dragoman.edge.incoming import IncomingRequest, InternalRequest
 from dragoman.edge.record import Record
 from dragoman.http.clock import Clock
 from dragoman.http.problems import ClientGone
@@ -66,9 +66,8 @@ class BackgroundRun:
         after: int = -1,
     ) -> None:
         """Its events are numbered from the one after number `after`."""
-        self._sink = DetachedSink()
-        received = Received.internal(asked.path, asked.headers, b"", self._sink)
-        self.incoming = IncomingRequest(received, CODECS[asked.protocol], clock, asked.path)
+        self._received = InternalRequest(asked.path, asked.headers)
+        self.incoming = IncomingRequest(self._received, CODECS[asked.protocol], clock, asked.path)
         self.incoming.observer = self
         self.record = Record()
         self.record.caller, self.record.team = caller.name, caller.team
@@ -103,7 +102,7 @@ class BackgroundRun:
     def stop(self, *, is_moved: bool = False) -> None:
         """Stop making it, without an event for that; another worker goes on if it `is_moved`."""
         self.incoming.is_moved = is_moved
-        self._sink.gone = True
+        self._received.gone = True
         self.task.cancel()
 
     async def _run(self, caller: Caller, request: ClientRequest) -> None:

@@ -30,12 +30,13 @@ from dragoman.edge.auth import (
     take_protocol_key,
 )
 from dragoman.edge.browsers import check_host, check_unkeyed
+from dragoman.edge.continuation import Continuation
 from dragoman.edge.errors import fault_of, refusal
 from dragoman.edge.incoming import IncomingRequest, Received, media_type
 from dragoman.edge.logins import Logins
 from dragoman.edge.paths import implied_codec, normal_path
 from dragoman.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
-from dragoman.http import ClientGone, Request
+from dragoman.http import ClientGone
 from dragoman.http.addresses import Proxies
 from dragoman.http.head import asks_for_websocket
 from dragoman.link.messages import Handlers, Peer
@@ -134,7 +135,7 @@ class Gateway:
         from dragoman.responses.websocket.service import WebSockets
 
         return WebSockets(
-            self._services.sockets, lambda: self.config.server, self.answer, self._services.large
+            self._services.sockets, lambda: self.config.server, self, self._services.large
         )
 
     @property
@@ -201,16 +202,15 @@ class Gateway:
         if self.common is not None:
             await self.common.close()
 
-    def __call__(self, request: Request) -> Awaitable[None]:
-        """Answer a request of HTTP."""
-        return self.answer(Received.by_http(request))
-
-    async def answer(self, received: Received) -> None:
-        """Answer a request, whatever happens."""
+    async def __call__(self, received: Received, continuation: Continuation | None = None) -> None:
+        """Answer a request, whatever happens. `continuation` is what it continues, if it came over
+        a WebSocket."""
         record = Record()
         # It ends on this, whatever is served meanwhile.
         serving = self._current
         now = serving.generation
+        # Behind the proxies that are trusted.
+        record.address = now.proxies.client(received.address, received.headers)
         path = received.path
         route = serving.routes.get(path)
         if route is None:
@@ -223,6 +223,7 @@ class Gateway:
         incoming = IncomingRequest(
             received, codec, self._client.clock, path, operation, now.config.options
         )
+        incoming.continuation = continuation
         if self.draining:
             incoming.shared.append((b"connection", b"close"))
         operators = path.startswith(_OPERATORS)
@@ -249,8 +250,7 @@ class Gateway:
             elif path.startswith(_FOR_OPERATORS):
                 check_host(incoming)
             if admin is not None:
-                address = _address(incoming, now)
-                record.error = await admin.serve(incoming, address, self._logins.failed)
+                record.error = await admin.serve(incoming, record.address, self._logins.failed)
             else:
                 answering = self._handled(incoming, now, route, record)
                 is_counted = incoming.method == "POST"
@@ -280,7 +280,6 @@ class Gateway:
         finally:
             self._recorder.record(incoming, record)
             if self._log is not None:
-                record.address = _address(incoming, now)
                 route_name = f"{incoming.method} {path[:200]}"
                 self._log(record.line(incoming.request_id, route_name, incoming.status))
 
@@ -300,7 +299,7 @@ class Gateway:
             if now.admin is None and incoming.path.startswith(("/ui", "/admin")):
                 message += ": switch it on with [admin] key in the configuration"
             raise refusal(FaultKind.NOT_FOUND, message, code="not_found")
-        handler = route.methods.get(method) or self._upgrading(incoming, now, route)
+        handler = route.methods.get(method) or self._upgrading(incoming, now, route, record)
         if route.open:
             return handler(incoming, Caller(""), record)
         if route.takes_secrets and (presented_key(incoming.headers) or b"").startswith(
@@ -310,7 +309,7 @@ class Gateway:
         if route.keyless is not None and presented_key(incoming.headers) is None:
             return self._without_key(incoming, now, route, handler, record)
         try:
-            caller = self._identify(incoming, now)
+            caller = self._identify(incoming, now, record)
         except Unsettled:
             return self._once_known(incoming, now, route, handler, record)
         except DragomanError:
@@ -329,7 +328,7 @@ class Gateway:
         """Answer a request with a client secret in place of a key, for the client that it is of."""
         found = await self._services.client_secrets.find(presented_key(incoming.headers) or b"")
         if found is None:
-            self._count_wrong_key(incoming, now)
+            self._count_wrong_key(record)
             message = "The client secret is not valid for this gateway, or has expired."
             raise refusal(FaultKind.UNAUTHENTICATED, message, code="invalid_api_key")
         await self._for_caller(incoming, now, route, handler, now.keys.named(found.client), record)
@@ -345,7 +344,7 @@ class Gateway:
         """Answer a request without a key, for the client that what else it has is of."""
         assert route.keyless is not None
         name = "" if now.keys.is_open else await route.keyless(incoming)
-        caller = now.keys.named(name) if name else self._identify(incoming, now)
+        caller = now.keys.named(name) if name else self._identify(incoming, now, record)
         await self._for_caller(incoming, now, route, handler, caller, record)
 
     async def _once_known(
@@ -364,7 +363,7 @@ class Gateway:
         if now.jwt_issuers is not None:
             await now.jwt_issuers.fetch(presented_key(incoming.headers) or b"")
         try:
-            caller = self._identify(incoming, now)
+            caller = self._identify(incoming, now, record)
         except DragomanError:
             incoming.shared.append((b"www-authenticate", route.challenge))
             raise
@@ -400,7 +399,9 @@ class Gateway:
                 raise refusal(FaultKind.OVERLOADED, message)
         return handler(incoming, caller, record)
 
-    def _upgrading(self, incoming: IncomingRequest, now: Generation, route: Route) -> Handler:
+    def _upgrading(
+        self, incoming: IncomingRequest, now: Generation, route: Route, record: Record
+    ) -> Handler:
         """What serves a WebSocket on a route that has no handler for the method.
 
         Raises:
@@ -414,35 +415,35 @@ class Gateway:
             incoming.shared.append((b"connection", b"close"))
             raise refusal(FaultKind.UPGRADE_REQUIRED, "Websockets are not served here; use POST.")
         with suppress(DragomanError):
-            self._identify(incoming, now)
+            self._identify(incoming, now, record)
         incoming.shared.append((b"allow", ", ".join([*route.methods, "OPTIONS"]).encode()))
         raise refusal(
             FaultKind.METHOD_NOT_ALLOWED,
             f"{incoming.method} is not allowed on {incoming.path[:200]}.",
         )
 
-    def _identify(self, incoming: IncomingRequest, now: Generation) -> Caller:
+    def _identify(self, incoming: IncomingRequest, now: Generation, record: Record) -> Caller:
         """Who calls. From here on, errors have the form of that client's dialect.
 
         Raises:
             DragomanError: UNAUTHENTICATED, or RATE_LIMITED after too many failed logins.
         """
         try:
-            caller = now.keys.identify(incoming.headers, lambda: _address(incoming, now))
+            caller = now.keys.identify(incoming.headers, record.address)
         except Guessed:
-            self._count_wrong_key(incoming, now)
+            self._count_wrong_key(record)
             raise
         if caller.dialect is not None:
             incoming.options = with_settings(incoming.options, DIALECTS[caller.dialect])
         return caller
 
-    def _count_wrong_key(self, incoming: IncomingRequest, now: Generation) -> None:
+    def _count_wrong_key(self, record: Record) -> None:
         """Count a wrong key of the client's address.
 
         Raises:
             DragomanError: RATE_LIMITED: there were too many of them.
         """
-        if wait := self._logins.failed(_address(incoming, now)):
+        if wait := self._logins.failed(record.address):
             message = "The API key is missing or wrong, as were too many others from this address."
             raise refusal(FaultKind.RATE_LIMITED, message, retry_after=wait)
 
@@ -450,7 +451,7 @@ class Gateway:
         admin = self._current.generation.admin
         if not (incoming.is_local or (admin is not None and await admin.admits(incoming))):
             if presented_key(incoming.headers) is not None:
-                self._count_wrong_key(incoming, self._current.generation)
+                self._count_wrong_key(record)
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise refusal(FaultKind.UNAUTHENTICATED, "Metrics are for the administration's token.")
         openmetrics = takes_openmetrics(incoming.headers.get(b"accept", b""))
@@ -481,11 +482,6 @@ def _fail(incoming: IncomingRequest, route: Route | None, fault: Fault) -> None:
         incoming.fail(fault)
     else:
         route.fail(incoming, fault)
-
-
-def _address(incoming: IncomingRequest, now: Generation) -> str:
-    """The address of the client, behind the proxies that are trusted."""
-    return now.proxies.client(incoming.address, incoming.headers)
 
 
 _ADMIN = "/admin/"

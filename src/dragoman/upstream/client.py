@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
@@ -166,34 +166,25 @@ class UpstreamClient:
             incoming = await self._upload(request, call, head, total_at, caller)
             return _response(incoming, forwarded=call.forwarded)
 
-        connection = None if request.once else self._pool.take(call.key)
-        if connection is not None:
+        timeouts = request.timeouts
+        pooled = None if request.once else self._pool.take(call.key)
+        while True:
+            connection = pooled or await self._open(call, timeouts, total_at)
             if caller is not None:
                 caller.is_called = True
             incoming = IncomingResponse(
-                self.clock, request.timeouts, total_at, connection, silent_s, on_silent
+                self.clock, timeouts, total_at, connection, silent_s, on_silent
             )
             connection.begin(incoming, head, request.body)
             try:
                 await incoming.head()
-            except ConnectionReset:
-                if incoming.received:
-                    raise
-            else:
-                if incoming.status != MISDIRECTED:
+                if pooled is None or incoming.status != MISDIRECTED:
                     return _response(incoming, forwarded=call.forwarded)
                 incoming.close()
-        connection = await self._dial(
-            call, request.timeouts, total_at, lambda: self._make(call.key)
-        )
-        if caller is not None:
-            caller.is_called = True
-        incoming = IncomingResponse(
-            self.clock, request.timeouts, total_at, connection, silent_s, on_silent
-        )
-        connection.begin(incoming, head, request.body)
-        await incoming.head()
-        return _response(incoming, forwarded=call.forwarded)
+            except ConnectionReset:
+                if pooled is None or incoming.received:
+                    raise
+            pooled = None
 
     async def _upload(
         self,
@@ -209,7 +200,7 @@ class UpstreamClient:
 
         assert request.source is not None
         timeouts = request.timeouts
-        connection = await self._dial(call, timeouts, total_at, lambda: self._make(call.key))
+        connection = await self._open(call, timeouts, total_at)
         # Its limit begins when all was sent; before, nobody can have received the request.
         sending = replace(timeouts, first_byte=0.0)
         incoming = IncomingResponse(self.clock, sending, total_at, connection)
@@ -291,13 +282,14 @@ class UpstreamClient:
         self._connections.add(connection)
         return connection
 
-    def _make(self, key: Hashable) -> Connection:
+    async def _open(self, call: Prepared, limits: Timeouts, total_at: float) -> Connection:
         def lost(connection: Connection) -> None:
-            self._pool.forget(key, connection)
+            self._pool.forget(call.key, connection)
             self._lost(connection)
 
-        free = partial(self._pool.put, key)
-        return Connection(self._loop, self._buffer, self._turns, free, lost)
+        free = partial(self._pool.put, call.key)
+        make = partial(Connection, self._loop, self._buffer, self._turns, free, lost)
+        return await self._dial(call, limits, total_at, make)
 
     def _lost(self, connection: Connection | ClientSocket) -> None:
         self._connections.discard(connection)

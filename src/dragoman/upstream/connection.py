@@ -252,8 +252,7 @@ class Connection(asyncio.BufferedProtocol):
         # An upstream that answers before it has read the request is not waited for.
         is_sending = self._unsent is not None or self.sender is not None
         unread = is_sending or transport.get_write_buffer_size()
-        is_misdirected = self._parser.get_status_code() == MISDIRECTED
-        if unread or is_misdirected or not self._parser.should_keep_alive():
+        if unread or incoming.status == MISDIRECTED or not self._parser.should_keep_alive():
             transport.abort()
             return
         if incoming.paused:

@@ -44,7 +44,6 @@ class IncomingResponse:
     """
 
     __slots__ = (
-        "_body_clock",
         "_buffered",
         "_chunks",
         "_clock",
@@ -102,7 +101,6 @@ class IncomingResponse:
         self._sink: Callable[[bytes], bool] | None = None
         self._chunks: list[bytes] = []
         self._buffered = 0
-        self._body_clock = False
         self.status = 0
         self.raw_headers: list[tuple[bytes, bytes]] = []
         """Names, in lower case, and values."""
@@ -136,7 +134,8 @@ class IncomingResponse:
             while not self.has_head:
                 if self.error is not None:
                     raise copy(self.error)
-                await self._arrival()
+                self._waiter = waiter = self._loop.create_future()
+                await waiter
         except asyncio.CancelledError:
             self.close()
             raise
@@ -154,7 +153,6 @@ class IncomingResponse:
                     raise copy(self.error)
                 if self.complete:
                     raise StopAsyncIteration
-                self._start_body_clock()
                 await self._arrival()
         except asyncio.CancelledError:
             self.close()
@@ -178,7 +176,6 @@ class IncomingResponse:
                     raise copy(self.error)
                 if self.complete:
                     return False
-                self._start_body_clock()
                 self._sink, self.in_bulk = sink, in_bulk
                 await self._arrival()
                 if self._sink is None:
@@ -212,11 +209,15 @@ class IncomingResponse:
 
     def drop(self) -> None:
         """As `close`, from wherever the last reference was dropped."""
-        if not (self.complete or self.error is not None or self._loop.is_closed()):
+        if not self._loop.is_closed():
             self.close()
 
     def _arrival(self) -> asyncio.Future[None]:
-        """Done when more has arrived, or nothing more will."""
+        """Done when more of the body has arrived, or nothing more will. Its clock starts here: most
+        whole answers come with their head in one read."""
+        if not self._waiting_since:
+            self._stop_timer()
+            self._limit(self._timeouts.idle)
         self._waiting_since = self._loop.time()
         self._waiter = waiter = self._loop.create_future()
         return waiter
@@ -300,13 +301,6 @@ class IncomingResponse:
             waiter.set_result(None)
 
     # The clock: one timer that is set anew when it rings, so that a chunk costs no timer
-
-    def _start_body_clock(self) -> None:
-        """Not as soon as the head is there: most whole answers come with it in one read."""
-        if not self._body_clock:
-            self._body_clock = True
-            self._stop_timer()
-            self._limit(self._timeouts.idle)
 
     def _limit(self, seconds: float) -> None:
         """Ring after `seconds` (0: never), or when the call must be over if that is sooner."""

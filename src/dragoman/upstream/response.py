@@ -38,7 +38,8 @@ class UpstreamResponse:
 
     def __del__(self) -> None:
         """Close the connection of an answer that was dropped."""
-        self._incoming.drop()
+        if not self._incoming.complete:
+            self._incoming.drop()
 
     async def __aenter__(self) -> "UpstreamResponse":
         return self

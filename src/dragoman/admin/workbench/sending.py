@@ -17,7 +17,7 @@ from dragoman.canonical.losses import Loss
 from dragoman.config import AccessRules, Account, Config, Secret, Upstream
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import fault_of
-from dragoman.edge.incoming import DetachedSink, IncomingRequest, Received
+from dragoman.edge.incoming import IncomingRequest, InternalRequest
 from dragoman.edge.record import CLIENT_GONE, Record
 from dragoman.http import ClientGone
 from dragoman.prices.lookup import Prices
@@ -107,10 +107,9 @@ class Sending:
         headers = {b"content-type": b"application/json"}
         if wanted.policy:
             headers[POLICY] = wanted.policy.encode()
-        self._sink = DetachedSink()
-        received = Received.internal(path, headers, body, self._sink)
+        self._received = InternalRequest(path, headers, body)
         clock, options = bench.upstreams.client.clock, bench.config.options
-        self._incoming = IncomingRequest(received, codec, clock, path, operation, options)
+        self._incoming = IncomingRequest(self._received, codec, clock, path, operation, options)
         self._incoming.observer = self._tap
         self._record = Record()
         self._caller = Caller(CALLER, rules=(AccessRules(max_output_tokens=wanted.most_output),))
@@ -136,7 +135,7 @@ class Sending:
                 await write(b"".join(map(event, batch)))
             await write(event(self._done()))
         finally:
-            self._sink.leave()
+            self._received.leave()
             with suppress(asyncio.CancelledError):
                 await work
 

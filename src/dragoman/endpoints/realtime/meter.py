@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.usage import Usage
 from dragoman.edge.auth import Caller, Keyring, without_keys
-from dragoman.edge.incoming import DetachedSink, IncomingRequest, Received
+from dragoman.edge.incoming import IncomingRequest, InternalRequest
 from dragoman.edge.record import Record
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.exchange import EndpointExchange
@@ -185,6 +185,6 @@ class Meter:
         """A request that nobody waits for an answer to."""
         one = self._call.incoming
         headers = without_keys(one.headers)
-        received = Received.internal(_ROW.path, headers, b"", DetachedSink(), one.address)
+        received = InternalRequest(_ROW.path, headers, address=one.address)
         operation = Operation(name=_ROW.path)
         return IncomingRequest(received, one.codec, one.clock, _ROW.path, operation, one.options)

@@ -66,7 +66,7 @@ class RealtimeSockets:
 
     async def _relay(self, call: EndpointCall, handshake: Accepted) -> None:
         incoming = call.incoming
-        sockets, request = self._parts.sockets(), incoming.sink
+        sockets, request = self._parts.sockets(), incoming.received
         assert isinstance(request, Request)
         query = dict(parse_qsl(incoming.query.decode("latin-1"), keep_blank_values=True))
         opening = await self._read(query, incoming, call.caller)

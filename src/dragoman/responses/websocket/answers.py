@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman.edge.continuation import Continuation
+from dragoman.edge.incoming import InternalRequest
 from dragoman.http import Budget
 from dragoman.http.websocket import text_frame
 from dragoman.protocols.openai_responses.additions import (
@@ -56,8 +57,24 @@ _KEEPALIVE = b'{"type":"keepalive"}'
 unknown type."""
 
 
+class Client(Struct, frozen=True):
+    """Whose connection it is: the `name` of the key, and the `path`, `headers` and `address` of the
+    requests that are made for it. It
+    `wants_keepalives`: it waits for messages, also before there is a response."""
+
+    name: str
+    path: str
+    headers: dict[bytes, bytes]
+    address: str
+    wants_keepalives: bool
+
+
 class Socket(Protocol):
     """The connection, as far as answers use it."""
+
+    @property
+    def client(self) -> Client:
+        """Whose it is."""
 
     @property
     def is_paused(self) -> bool:
@@ -78,8 +95,8 @@ class Socket(Protocol):
         """Wait until the client has read enough."""
 
 
-class SocketReply:
-    """The answer to a `response.create`: a `ReplySink` that sends events as frames.
+class SocketRequest(InternalRequest):
+    """A `response.create`, whose answer is sent as frames.
 
     Events go out as they are, each in a frame, as soon as they are written. After the terminal
     event nothing follows, except for the response that continues it where input was added to it; an
@@ -101,11 +118,8 @@ class SocketReply:
         "_responses",
         "_shift",
         "_socket",
-        "_wants_keepalives",
         "continuation",
         "ended_id",
-        "gone",
-        "on_gone",
         "over",
         "reserved",
         "stream_id",
@@ -117,29 +131,27 @@ class SocketReply:
         self,
         socket: Socket,
         stream_id: str,
+        body: bytes,
         continuation: Continuation,
-        *,
         reserved: int = 0,
-        wants_keepalives: bool = False,
     ) -> None:
         """
         Args:
             socket: the connection.
             stream_id: of the request; empty if it has none.
+            body: of the request.
             continuation: what the request continues.
             reserved: bytes of the memory budget for its message.
-            wants_keepalives: the client waits for messages, also before there is a response.
         """
+        client = socket.client
+        super().__init__(client.path, client.headers, body, client.address)
         self._socket = socket
         self.stream_id = stream_id
         self.continuation = continuation
         self.reserved = reserved
-        self.gone = False
-        self.on_gone: Callable[[], object] | None = None
         self.over = False
         self.unauthenticated = False
         self.unsent = b""
-        self._wants_keepalives = wants_keepalives
         self._decoder = Decoder()
         self._is_between = True
         """Whether no event is incomplete."""
@@ -176,10 +188,8 @@ class SocketReply:
 
     def leave(self) -> None:
         """The client has left."""
-        self.gone = True
         self.continuation.pieces = None  # the rest of the answer is not remembered
-        if self.on_gone is not None:
-            self.on_gone()
+        super().leave()
 
     async def add(self, addition: Addition) -> tuple[str, str]:
         """Add input to the running response. Returns why that is not possible, as code and message,
@@ -289,7 +299,7 @@ class SocketReply:
             number = sequence_number(self._last) + 1
             self._shift += 1
             event = tagged(in_progress(self._created, number), self.stream_id)
-        elif self._wants_keepalives:
+        elif self._socket.client.wants_keepalives:
             event = _KEEPALIVE
         else:
             return

@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable
 
 from dragoman.config import Server
 from dragoman.edge.auth import Caller
+from dragoman.edge.continuation import Continuation
 from dragoman.edge.incoming import IncomingRequest, Received
 from dragoman.edge.record import Record
 from dragoman.edge.websockets import OpenSockets, accepted
 from dragoman.http import Request
+from dragoman.responses.websocket.answers import Client, SocketRequest
 from dragoman.responses.websocket.messages import Event, read_large_event
-from dragoman.responses.websocket.session import Client, Session, Terms
+from dragoman.responses.websocket.session import Session, Terms
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.serving.large import LargeBodies
 
@@ -50,7 +52,7 @@ class WebSockets:
         self,
         sockets: OpenSockets,
         server: Callable[[], Server],
-        answer: Callable[[Received], Awaitable[None]],
+        answer: Callable[[Received, Continuation], Awaitable[None]],
         large: LargeBodies,
     ) -> None:
         """
@@ -78,7 +80,7 @@ class WebSockets:
                 RATE_LIMITED: there are as many connections as may be.
             ClientGone: the client left.
         """
-        request = incoming.sink
+        request = incoming.received
         assert isinstance(request, Request)
         handshake = accepted(incoming, self._server())
         terms = Terms(
@@ -97,9 +99,9 @@ class WebSockets:
         self._sockets.admit(caller.name)
         self._sockets.begin(incoming, session)
 
-    async def answer(self, received: Received) -> None:
+    async def answer(self, request: SocketRequest) -> None:
         """Answer a request of a connection."""
-        await self._answer(received)
+        await self._answer(request, request.continuation)
 
     async def read_large(self, message: bytes) -> Event:
         """Read a large message of a connection.

@@ -13,7 +13,6 @@ from msgspec import Struct
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.edge.continuation import ConnectionMemory, Continuation
 from dragoman.edge.errors import fault_of
-from dragoman.edge.incoming import Received
 from dragoman.http import Budget
 from dragoman.http.clock import Clock
 from dragoman.http.websocket import Accepted, CloseCode, WebSocket, text_frame
@@ -30,7 +29,7 @@ from dragoman.protocols.openai_responses.websocket import (
     read_event,
     tagged,
 )
-from dragoman.responses.websocket.answers import SocketReply
+from dragoman.responses.websocket.answers import Client, SocketRequest
 from dragoman.responses.websocket.messages import Event
 from dragoman.serving.large import is_large
 
@@ -66,21 +65,10 @@ class Terms(Struct, frozen=True, kw_only=True):
     memory_bytes: int
 
 
-class Client(Struct, frozen=True):
-    """Whose connection it is: the `name` of the key, and the `path`, `headers` and `address` of the
-    requests that are made for it. `wants_keepalives` is as in `SocketReply`."""
-
-    name: str
-    path: str
-    headers: dict[bytes, bytes]
-    address: str
-    wants_keepalives: bool
-
-
 class Service(Protocol):
     """What serves the connections of a worker."""
 
-    async def answer(self, received: Received) -> None:
+    async def answer(self, request: SocketRequest) -> None:
         """Answer a request, whatever happens."""
 
     async def read_large(self, message: bytes) -> Event:
@@ -151,7 +139,7 @@ class Session(WebSocket):
         self._memory = ConnectionMemory(budget, terms.memory_bytes)
         self._stream_ids = {""}
         """Those that were used, and that of requests without one."""
-        self._active: dict[str, SocketReply] = {}
+        self._active: dict[str, SocketRequest] = {}
         """Running answers, by `stream_id`."""
         self._ended: dict[str, str] = {}
         """The id of the last response of each `stream_id`."""
@@ -262,52 +250,39 @@ class Session(WebSocket):
             if stream_id in self._active:
                 continue
             self._waiting.remove(waiting)
-            client = self.client
-            reply = SocketReply(
-                self,
-                stream_id,
-                waiting.continuation,
-                reserved=waiting.reserved,
-                wants_keepalives=client.wants_keepalives,
+            request = SocketRequest(
+                self, stream_id, waiting.create.body, waiting.continuation, waiting.reserved
             )
-            received = Received.internal(
-                client.path,
-                client.headers,
-                waiting.create.body,
-                reply,
-                client.address,
-                waiting.continuation,
-            )
-            self._active[stream_id] = reply
-            task = self.clock.loop.create_task(self._run(received))
+            self._active[stream_id] = request
+            task = self.clock.loop.create_task(self._run(request))
             self._tasks.add(task)
             # Also of one that is cancelled before it has begun.
-            task.add_done_callback(partial(self._answered, reply))
+            task.add_done_callback(partial(self._answered, request))
 
     @property
     def ends_with_answer(self) -> bool:
         """Whether the connection ends with what is being answered."""
         return self._retiring and len(self._active) == 1 and not self._waiting
 
-    async def _run(self, received: Received) -> None:
+    async def _run(self, request: SocketRequest) -> None:
         try:
-            await self._service.answer(received)
+            await self._service.answer(request)
         except Exception as error:
             fault_of(error, "of a WebSocket")
 
-    def _answered(self, reply: SocketReply, task: asyncio.Task[None]) -> None:
+    def _answered(self, request: SocketRequest, task: asyncio.Task[None]) -> None:
         """A request is over, whatever its outcome."""
         self._tasks.discard(task)
-        reply.finish()
-        reply.release()
-        del self._active[reply.stream_id]
-        self._ended[reply.stream_id] = reply.ended_id
+        request.finish()
+        request.release()
+        del self._active[request.stream_id]
+        self._ended[request.stream_id] = request.ended_id
         self._used = self.clock.loop.time()
-        if reply.unauthenticated:
-            self.close(CloseCode.POLICY_VIOLATION, "the API key is not valid", reply.unsent)
+        if request.unauthenticated:
+            self.close(CloseCode.POLICY_VIOLATION, "the API key is not valid", request.unsent)
         elif not self.closing:
             self._start()
-            self._leave_if_idle(reply.unsent)
+            self._leave_if_idle(request.unsent)
 
     # Time, and the end
 
