@@ -18,7 +18,6 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
-from dragoman.operations.account_queries import usage_report
 from dragoman.operations.account_views import UsageReport, UsageRow
 from dragoman.times import InvalidTime, parse_time
 
@@ -63,6 +62,8 @@ class OwnUsage:
         for place, name in enumerate(by):
             if name not in GROUPS or name in by[:place]:
                 raise InvalidRequest.at("group_by", f"expected some of {', '.join(GROUPS)}")
+        from dragoman.operations.account_queries import usage_report
+
         only = {"client": caller.name}
         report = await self._ask(lambda store: usage_report(store, since, until, by, only))
         incoming.reply(200, msgspec.json.encode(_shown(report)))

@@ -47,7 +47,6 @@ from dragoman.processes.listening import (
     url_of,
 )
 from dragoman.processes.reload import ReloadRequest, Report, WorkerReload
-from dragoman.processes.supervisor import Supervisor
 from dragoman.processes.table import WorkerTable
 from dragoman.processes.take_over import Offer, Predecessor, ask
 from dragoman.processes.worker import Attendance, handled_signals, show_stacks
@@ -238,6 +237,8 @@ def _answer_reload(reload: Reload, answer: Callable[[bytes], None]) -> None:
 
 def _run_workers(served: ServedConfiguration, opened: _Opened, as_service: bool) -> None:
     """Serve in several processes, which this one watches."""
+    from dragoman.processes.supervisor import Supervisor
+
     config = served.config
     table = WorkerTable(config.server.workers)
     folder = _shared_folder(config)

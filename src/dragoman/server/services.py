@@ -42,7 +42,6 @@ from dragoman.observability.metrics.metrics import Metrics, Signal
 from dragoman.observability.metrics.scrape import Scrape, Sources, WorkerSlot
 from dragoman.observability.metrics.series import SeriesKeeper
 from dragoman.observability.recorder import RequestRecorder, is_charged
-from dragoman.observability.request_log.writing import RequestLog
 from dragoman.observability.traces.exporting import SpanExporter
 from dragoman.observability.traces.sampling import is_disabled
 from dragoman.observability.traces.traces import Traces, peers_of
@@ -107,6 +106,7 @@ if TYPE_CHECKING:
     from dragoman.edge.websockets import OpenSockets
     from dragoman.endpoints.client_secrets import ClientSecrets
     from dragoman.mcp.endpoints import McpEndpoints
+    from dragoman.observability.request_log.writing import RequestLog
     from dragoman.server.administration import Administration
     from dragoman.serving.request_check import RequestChecker
     from dragoman.sign_in.endpoints import SignInEndpoints
@@ -231,17 +231,17 @@ class Services:
         self.exporting = _exporting(config, metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
         self._watching = Watching(config, None if slot is None else slot.folder)
-        self.request_log = (
-            RequestLog(
+        self.request_log: RequestLog | None = None
+        if config.request_log.enabled and is_watched:
+            from dragoman.observability.request_log.writing import RequestLog
+
+            self.request_log = RequestLog(
                 self._watching.requests,
                 self._watching.bodies,
                 protocols_of(config),
                 metrics.logged,
                 partial(metrics.stored, "requests"),
             )
-            if config.request_log.enabled and is_watched
-            else None
-        )
         self._observe_stores()
         self.scrape = Scrape(self.current, metrics, self._sources(config, in_flight), slot, link)
         self._keeper = SeriesKeeper(

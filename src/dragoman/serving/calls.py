@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -19,11 +20,13 @@ from dragoman.accounts.credentials.stored_logins import ReadLogins
 from dragoman.config import Account, Upstream
 from dragoman.link.messages import Handlers, Peer
 from dragoman.link.owner import Owner
-from dragoman.operations.context import StoreContext
 from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import Timeouts, UpstreamRequest
+
+if TYPE_CHECKING:
+    from dragoman.operations.context import StoreContext
 
 _CONNECT_S = 5.0
 _MOST_BYTES = 256 * 1024

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from math import isinf
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,7 +16,6 @@ from dragoman.accounts.credentials.decide.refreshing import Credential
 from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Account, Config, Secret, Upstream
-from dragoman.operations.context import StoreContext
 from dragoman.printable import printable
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.model_facts import window_of
@@ -26,6 +26,9 @@ from dragoman.serving.failures import Failure, failed_call, refused
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError, TotalTimeout
+
+if TYPE_CHECKING:
+    from dragoman.operations.context import StoreContext
 
 _TIME_LIMIT_S = 20.0
 _MOST_AT_ONCE = 8

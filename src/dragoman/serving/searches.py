@@ -4,7 +4,6 @@ request with searches takes."""
 from __future__ import annotations
 
 import asyncio
-import html
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
@@ -135,6 +134,9 @@ class SearchEngine:
 
 def _plain(value: Any) -> str:
     """A text without the marks by which engines show what fits the query."""
+    # Imported with the first answer: its table of entities takes half a megabyte.
+    import html
+
     return html.unescape(_TAG.sub("", value)).strip() if isinstance(value, str) else ""
 
 
