@@ -63,18 +63,19 @@ class Loss(Struct, frozen=True):
 class Ledger(Struct, eq=False):
     """The losses of one request, in the order they happened; the same loss is listed once."""
 
-    _losses: dict[tuple[str, LossKind, str], Loss] = {}
+    losses: dict[tuple[str, LossKind, str], Loss] = {}
+    """The losses, by what tells one from another."""
     _enforced: int = 0
     """How many of them `enforce` has looked at."""
 
     def add(self, path: str, kind: LossKind, detail: str, code: str = UNSUPPORTED) -> None:
         """Record that what stood at `path` was lost or changed."""
-        self._losses.setdefault((path, kind, detail), Loss(path, kind, detail, code))
+        self.losses.setdefault((path, kind, detail), Loss(path, kind, detail, code))
 
     def extend(self, losses: Iterable[Loss]) -> None:
         """Record losses found elsewhere."""
         for loss in losses:
-            self._losses.setdefault((loss.path, loss.kind, loss.detail), loss)
+            self.losses.setdefault((loss.path, loss.kind, loss.detail), loss)
 
     def rewind(self) -> None:
         """Forget what was added since `enforce` was called."""
@@ -82,13 +83,13 @@ class Ledger(Struct, eq=False):
 
     def truncate(self, count: int) -> None:
         """Remove all but the first `count`."""
-        while len(self._losses) > count:
-            self._losses.popitem()
+        while len(self.losses) > count:
+            self.losses.popitem()
 
     def shorten(self, most: int) -> None:
         """List no more than the first `most` losses one by one, and count the others of each
         kind."""
-        others = Counter(loss.kind for loss in list(self._losses.values())[most:])
+        others = Counter(loss.kind for loss in list(self.losses.values())[most:])
         self.truncate(most)
         self._enforced = min(self._enforced, most)
         for kind, number in others.items():
@@ -97,16 +98,16 @@ class Ledger(Struct, eq=False):
     @property
     def lacks_content(self) -> bool:
         """Whether content was lost since `enforce` was called: of the answer."""
-        if len(self._losses) == self._enforced:
+        if len(self.losses) == self._enforced:
             return False
-        losses = list(self._losses.values())[self._enforced :]
+        losses = list(self.losses.values())[self._enforced :]
         return any(loss.kind is LossKind.CONTENT for loss in losses)
 
     def __iter__(self) -> Iterator[Loss]:
-        return iter(tuple(self._losses.values()))
+        return iter(tuple(self.losses.values()))
 
     def __len__(self) -> int:
-        return len(self._losses)
+        return len(self.losses)
 
     def enforce(self, policy: Policy) -> None:
         """Refuse the request if `policy` does not allow what was lost so far.
@@ -114,10 +115,10 @@ class Ledger(Struct, eq=False):
         Raises:
             Refused: with the losses that are not allowed; its message names their paths.
         """
-        self._enforced = len(self._losses)
-        if not self._losses:
+        self._enforced = len(self.losses)
+        if not self.losses:
             return
-        refused = tuple(loss for loss in self._losses.values() if not _allowed(loss, policy))
+        refused = tuple(loss for loss in self.losses.values() if not _allowed(loss, policy))
         if refused:
             first = refused[0]
             also = ", ".join(loss.path for loss in refused[1:_MOST_NAMED])

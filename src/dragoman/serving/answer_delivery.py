@@ -27,7 +27,7 @@ from dragoman.serving.context import RequestContext
 from dragoman.serving.failures import Failure, broken_thought, failed_call
 from dragoman.serving.large import is_large
 from dragoman.serving.searches import LimitReached, Rounds
-from dragoman.translation import AnswerStream, Outcome
+from dragoman.translation import AnswerStream
 from dragoman.translation.searching import SearchesPending
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
@@ -143,7 +143,8 @@ async def deliver_stream(
         raise
     fault = stream.outcome.fault
     if fault is None:
-        _report_success(lease, stream.outcome)
+        usage = stream.outcome.usage
+        lease.succeeded(usage.total if usage else 0.0)
     else:
         context.record.error = fault.kind
         if cause != _OF_LIMIT:
@@ -438,14 +439,10 @@ def _blame(lease: Lease, fault: Fault) -> None:
         lease.failed(symptom_of_fault(fault))
 
 
-def _report_success(lease: Lease, outcome: Outcome) -> None:
-    usage = outcome.usage
-    lease.succeeded(0.0 if usage is None else usage.input + usage.output)
-
-
 def _answered(context: RequestContext, lease: Lease) -> None:
     """The account of the lease has given a whole answer: remember it for the conversation."""
-    _report_success(lease, context.outcome)
+    usage = context.outcome.usage
+    lease.succeeded(usage.total if usage else 0.0)
     for key in context.keys.aliases:
         lease.pin(key)
 

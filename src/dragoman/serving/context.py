@@ -128,7 +128,7 @@ class RequestContext:
         """Headers of the answer: the losses so far, the upstream if it is a fallback, what the
         answer costs where that is shown, once it is known, and how its client stands with its
         budgets."""
-        headers = losses_header(tuple(self.ledger)) if self.ledger else []
+        headers = losses_header(tuple(self.ledger)) if self.ledger.losses else []
         if self.fell_back:
             headers.append((FALLBACK_HEADER, self.plan.upstream.name.encode()))
         charge, admitted = self.record.charge, self.record.admitted
@@ -160,7 +160,7 @@ class RequestContext:
         if self.is_called and (outcome.usage is None or not outcome.ended or unreported):
             self._estimate(outcome, unreported)
         self.note_usage()
-        if self.ledger:
+        if self.ledger.losses:
             self.record.losses = tuple(self.ledger)
         if self.on_settled is not None:
             self.on_settled(self.record)

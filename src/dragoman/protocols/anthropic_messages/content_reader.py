@@ -50,7 +50,7 @@ _FOREIGN = {
 """The blocks of the vendor's own, by the places where they may stand."""
 
 
-class BlockReader:
+class BlockReader(Struct, eq=False):
     """The reader of message content as blocks; members with no canonical counterpart go into
     `extras`.
 
@@ -58,13 +58,10 @@ class BlockReader:
     changes), each with its path.
     """
 
-    __slots__ = ("_extras", "_sealer", "_searches", "added_tools")
-
-    def __init__(self, sealer: Sealer, extras: list[Extra]) -> None:
-        self._sealer = sealer
-        self._extras = extras
-        self._searches: Searches | None = None
-        self.added_tools: list[tuple[Any, str]] = []
+    _sealer: Sealer
+    _extras: list[Extra]
+    _searches: Searches | None = None
+    added_tools: list[tuple[Any, str]] = []
 
     def message(self, content: Any, path: str, role: Role) -> tuple[Block, ...]:
         """The content of a message of `role`.
