@@ -64,29 +64,43 @@ _OF_LIMIT = "limit"
 
 
 async def deliver_whole(
-    context: RequestContext, lease: Lease, answer: UpstreamResponse, mask: Mask
+    context: RequestContext,
+    lease: Lease,
+    answer: UpstreamResponse,
+    mask: Mask,
+    chunk: bytes = b"",
+    seconds: float | None = None,
 ) -> None:
-    """Send the client a whole answer.
+    """Send the client a whole answer; as a stream if it asked for one. `chunk` is what was read of
+    it, which began after so many seconds.
 
     Raises:
         UpstreamError: the answer is an error, or unusable.
         CallError: the answer broke off.
     """
-    incoming, record, recorder = context.incoming, context.record, context.recorder
-    seconds = time.perf_counter() - record.sent_at
-    body = await answer.read(MOST_BYTES, incoming.reserve)
+    incoming, recorder, delivery = context.incoming, context.recorder, context.delivery
+    if seconds is None:
+        seconds = time.perf_counter() - context.record.sent_at
+    body = chunk + await answer.read(MOST_BYTES, incoming.reserve)
     _begins(context, lease, seconds, body, mask)
     call, outcome, name = context.call, context.outcome, ""
+    streamed = delivery is not None
     if context.rounds is not None:
         reply = await _searched(context, context.rounds, answer, body, mask)
     elif is_large(body):
-        reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
+        reply, name = await context.large.answer(call, body, mask, outcome, streamed=streamed)
     else:
-        reply = translate_whole(call, mask.secrets_in(body), mask, outcome)
-    _answered(context, lease)
+        reply = translate_whole(call, mask.secrets_in(body), mask, outcome, streamed=streamed)
+    usage = outcome.usage
+    lease.succeeded(usage.total if usage else 0.0)
+    for key in context.keys.aliases:
+        lease.pin(key)
     if recorder is not None:
         await recorder.begun(lease.account.name, name or call.codec.translate.answer_names(body).id)
-        reply = await recorder.whole(reply)
+        reply = await (recorder.stream(reply) if streamed else recorder.whole(reply))
+    if delivery is not None:
+        await delivery.end(reply)
+        return
     if len(reply) > _SMALL:
         incoming.reserve(len(reply))
     context.note_usage()
@@ -124,7 +138,7 @@ async def deliver_stream(
         if ending is not None:
             ending.cancel()
     if not streams:
-        await _deliver_whole_as_stream(context, lease, answer, chunk, mask, seconds)
+        await deliver_whole(context, lease, answer, mask, chunk, seconds)
         return
     _begins(context, lease, time.perf_counter() - context.record.sent_at, chunk, mask)
     context.start_stream(stream)
@@ -154,35 +168,6 @@ async def deliver_stream(
             _blame(lease, fault)
 
 
-async def _deliver_whole_as_stream(
-    context: RequestContext,
-    lease: Lease,
-    answer: UpstreamResponse,
-    chunk: bytes,
-    mask: Mask,
-    seconds: float,
-) -> None:
-    """Send the answer of an upstream that did not stream although it was asked to. `chunk` is what
-    was read of it, which began after so many seconds."""
-    body = chunk + await answer.read(MOST_BYTES, context.incoming.reserve)
-    _begins(context, lease, seconds, body, mask)
-    call, outcome, name = context.call, context.outcome, ""
-    if context.rounds is not None:
-        events = await _searched(context, context.rounds, answer, body, mask)
-    elif is_large(body):
-        events, name = await context.large.answer(call, body, mask, outcome, streamed=True)
-    else:
-        events = call.response_as_stream(mask.secrets_in(body), outcome)
-    _answered(context, lease)
-    if context.recorder is not None:
-        await context.recorder.begun(
-            lease.account.name, name or call.codec.translate.answer_names(body).id
-        )
-        events = await context.recorder.stream(events)
-    assert context.delivery is not None
-    await context.delivery.end(events)
-
-
 async def _searched(
     context: RequestContext, rounds: Rounds, answer: UpstreamResponse, body: bytes, mask: Mask
 ) -> bytes:
@@ -193,12 +178,10 @@ async def _searched(
         UpstreamError, Failure, CallError: one of them is none.
         DragomanError: a limit of the caller is used up.
     """
-    call, outcome = context.call, context.outcome
+    call, outcome, streamed = context.call, context.outcome, context.delivery is not None
     while True:
         try:
-            if context.delivery is None:
-                return translate_whole(call, mask.secrets_in(body), mask, outcome)
-            return call.response_as_stream(mask.secrets_in(body), outcome)
+            return translate_whole(call, mask.secrets_in(body), mask, outcome, streamed=streamed)
         except SearchesPending:
             await rounds.search()
         if not call.goes_on:
@@ -437,14 +420,6 @@ def _blame(lease: Lease, fault: Fault) -> None:
     """Hold a fault in a stream against its account, if it says anything of that."""
     if fault.kind not in (FaultKind.UPSTREAM_FAILED, FaultKind.UPSTREAM_TIMEOUT):
         lease.failed(symptom_of_fault(fault))
-
-
-def _answered(context: RequestContext, lease: Lease) -> None:
-    """The account of the lease has given a whole answer: remember it for the conversation."""
-    usage = context.outcome.usage
-    lease.succeeded(usage.total if usage else 0.0)
-    for key in context.keys.aliases:
-        lease.pin(key)
 
 
 class _Ending:

@@ -140,10 +140,7 @@ def answered(body: bytes, call: Call, mask: Mask, streamed: bool) -> tuple[Given
     """
     body = mask.secrets_in(body)
     outcome, before = Outcome(), len(call.ledger)
-    if streamed:
-        made = call.response_as_stream(body, outcome)
-    else:
-        made = translate_whole(call, body, mask, outcome)
+    made = translate_whole(call, body, mask, outcome, streamed=streamed)
     call.ledger.shorten(before + _MOST_LOSSES)
     return Given(
         outcome, tuple(call.ledger)[before:], call.codec.translate.answer_names(body).id
