@@ -284,8 +284,8 @@ def _spend(sums: ModelCounts, key: KeyCounts, usage: Usage, charge: Charge | Non
     prompt, output = _add_tokens(sums.tokens, usage)
     key.input += prompt
     key.output += output
-    cost = _add_cost(sums, charge)
-    key.cost = min(key.cost + cost, _MOST_COST)
+    if cost := _add_cost(sums, charge):
+        key.cost = min(key.cost + cost, _MOST_COST)
 
 
 def _add_cost(sums: ModelCounts | Outcomes, charge: Charge | None) -> int:
