@@ -7,15 +7,16 @@ the record is read, and reader and writer take over."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Raw
 
 from dragoman.canonical.errors import Fault
 from dragoman.canonical.escapes import open_escape, whole_escapes
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError, decoder
+from dragoman.jsontext import JsonError, decoder, members
 from dragoman.protocols.base import to_json
 from dragoman.sse import Frame
 
@@ -177,6 +178,19 @@ def blank_after(before: int, piece: str | bytes) -> int:
 def has_lone_escape(arguments: str) -> bool:
     """Whether complete arguments have the escape of a lone surrogate."""
     return whole_escapes(arguments) != arguments
+
+
+MODEL: Final = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
+"""The model name in an answer or a chunk. Quotes in texts are escaped, so it matches no content."""
+
+
+def renamed(body: bytes, model: str) -> bytes:
+    """A whole answer with another model name, where it can be with all other bytes as they are."""
+    found = MODEL.search(body)
+    if found is None or body.find(b"{", body.find(b"{") + 1, found.start()) >= 0:
+        # The first match may be inside another member.
+        return to_json({**members(body), "model": model})
+    return body[: found.start(2)] + to_json(model) + body[found.end() :]
 
 
 def is_object(text: str) -> bool:

@@ -232,12 +232,16 @@ def test_a_whole_answer_passes_byte_for_byte() -> None:
     assert CODEC.passthrough.match_response(body, "theirs") == Passed(body, usage, "stop")
 
 
-def test_a_whole_answer_under_the_clients_name() -> None:
-    made = chat_answer({"content": "a"})
-    passed = CODEC.passthrough.match_response(json.dumps(made).encode(), "shown")
+@pytest.mark.parametrize("first", [{}, {"metadata": {"model": "inner"}}])
+def test_a_whole_answer_under_the_clients_name(first: dict[str, Any]) -> None:
+    made = {**first, **chat_answer({"content": 'a "model": "b"'})}
+    body = json.dumps(made, indent=2).encode()
+    passed = CODEC.passthrough.match_response(body, 'sh"own')
     assert passed is not None
-    assert json.loads(passed.body) == {**made, "model": "shown"}
-    assert (passed.usage, passed.text_bytes) == (None, 1)
+    assert json.loads(passed.body) == {**made, "model": 'sh"own'}
+    if not first:
+        assert passed.body == body.replace(b'"theirs"', b'"sh\\"own"')
+    assert (passed.usage, passed.text_bytes) == (None, 14)
 
 
 def test_several_choices_pass_if_they_were_asked_for() -> None:

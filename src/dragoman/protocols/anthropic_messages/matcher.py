@@ -49,6 +49,7 @@ from dragoman.protocols.matching import (
     Watch,
     blank_after,
     is_object,
+    renamed,
 )
 from dragoman.protocols.reading import Reader
 from dragoman.sse import Frame, encode
@@ -382,7 +383,7 @@ def match_response(
     usage = read_usage(answer.usage) if answer.usage else None
     text_bytes = 0 if usage and usage.output else sum(map(_text_bytes, content))
     if answer.model != model:
-        body = to_json({**jsontext.members(body), "model": model})
+        body = renamed(body, model)
     return Passed(body, usage, reason, text_bytes)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
 from dragoman.protocols.error_body import is_error, is_readable
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.matching import (
+    MODEL,
     Arguments,
     Likeness,
     Read,
@@ -22,6 +22,7 @@ from dragoman.protocols.matching import (
     blank_after,
     has_lone_escape,
     is_object,
+    renamed,
 )
 from dragoman.protocols.openai_chat.finish import is_foreign_reason
 from dragoman.protocols.openai_chat.shapes import Answer, CallPiece, Choice, Said
@@ -54,7 +55,7 @@ def match_response(
     if not (usage and usage.output):
         text_bytes = sum(_text_bytes(choice.message or _EMPTY) for choice in given)
     if answer.model != model:
-        body = to_json({**jsontext.members(body), "model": model})
+        body = renamed(body, model)
     return Passed(body, usage or None, given[-1].finish_reason or "", text_bytes)
 
 
@@ -481,10 +482,6 @@ def _unnamed(frame: Frame) -> bytes:
     return frame.raw[frame.raw.find(b"data: ") :] if frame.event else frame.raw
 
 
-_MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
-"""The model name in a chunk. Quotes in texts are escaped, so it matches no content."""
-
-
 class _Renamer(Struct, eq=False):
     """A replacement of the model name in chunks, which have a common prefix up to it."""
 
@@ -504,7 +501,7 @@ class _Renamer(Struct, eq=False):
             return raw
         if self._head and raw.startswith(self._head):
             return self._new_head + raw[len(self._head) :]
-        found = _MODEL.search(raw)
+        found = MODEL.search(raw)
         if found is None:
             return raw
         if raw.find(b"{", raw.find(b"{") + 1, found.start()) >= 0:
