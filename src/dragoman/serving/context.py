@@ -81,9 +81,9 @@ class RequestContext:
     only: str = field(init=False)
     call: Call = field(init=False)
     ledger: Ledger = field(init=False)
-    keys: ConversationKeys = NO_KEYS
-    has_choice: bool = False
-    fell_back: bool = False
+    keys: ConversationKeys = field(init=False)
+    has_choice: bool = field(init=False)
+    fell_back: bool = field(init=False)
     corrected: Corrected = field(init=False)
     attempts: Attempts | None = None
     is_called: bool = False
@@ -92,8 +92,8 @@ class RequestContext:
     reading: AnswerStream | None = None
     delivery: Delivery | None = None
     stream: AnswerStream | None = None
-    asked: int = 0
-    least_prompt: int = 0
+    asked: int = field(init=False)
+    least_prompt: int = field(init=False)
     thought: bytes = b""
     on_settled: Callable[[Record], object] | None = None
     _noted: Usage | None = None

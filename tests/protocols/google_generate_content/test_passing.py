@@ -12,7 +12,6 @@ import pytest
 from dragoman.canonical.blocks import Opaque, Reasoning
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import FaultKind
-from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import members
@@ -21,7 +20,7 @@ from dragoman.protocols.base import Matcher
 from dragoman.protocols.google_generate_content import wire
 from dragoman.protocols.presets import completed
 from dragoman.sse import Decoder
-from dragoman.translation.client_request import ClientRequest
+from dragoman.translation import Call, CallSettings, ClientRequest
 
 JsonObject = dict[str, Any]
 CODEC = CODECS[wire.NAME]
@@ -139,10 +138,12 @@ def forwarded(
     """What an upstream gets of a client's body, and the losses."""
     operation = CODEC.endpoint.operation_of(f"/v1/models/{model}:generateContent", "")
     request = ClientRequest(wire.NAME, json.dumps(body).encode(), operation=operation)
-    ledger = Ledger()
     able = completed(Capabilities(), wire.NAME, STUDIO, model)
-    sent = msgspec.json.decode(request.forward(model, able, ledger, without))
-    return sent, [(loss.path, loss.kind.value) for loss in ledger]
+    call = Call(request, wire.NAME, CallSettings(model=model, capabilities=able))
+    if without:
+        call.drop_reasoning(least=without)
+    sent = msgspec.json.decode(call.body)
+    return sent, [(loss.path, loss.kind.value) for loss in call.losses]
 
 
 def history(**call: str) -> list[JsonObject]:
