@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from dragoman.server.testing import RunningGateway
 from tests.faults.upstream import (
@@ -36,19 +33,6 @@ def is_good(client: str, answer: Answer, stream: bool) -> bool:
     if not stream:
         return text_of(client, answer) == "Good"
     return completed(client, answer.body) and streamed_text(client, answer.body) == "Good"
-
-
-def at_once(rows: Sequence[tuple[Any, ...]], check: Callable[..., None]) -> None:
-    """Check all rows at the same time, since each waits; all that fail are reported."""
-    with ThreadPoolExecutor(len(rows)) as threads:
-        checks = [(row, threads.submit(check, *row)) for row in rows]
-    failures = []
-    for row, outcome in checks:
-        if isinstance(error := outcome.exception(), Exception):
-            error.add_note(f"in the row {row}")
-            failures.append(error)
-    if failures:
-        raise ExceptionGroup(f"{len(failures)} of {len(checks)} rows fail", failures)
 
 
 async def never(call: Call) -> None:

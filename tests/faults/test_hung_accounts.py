@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from dragoman.config import Config, Fallback, Route, Timeouts, Upstream
 from dragoman.server.testing import RunningGateway
 from tests.faults.conftest import Over, leased
-from tests.faults.stalling import ask, at_once, head_only, is_good, never, pings
+from tests.faults.stalling import ask, head_only, is_good, never, pings
 from tests.faults.upstream import Upstream as FakeUpstream
 from tests.faults.upstream import good
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import AUTH, Connection, call
+from tests.gateway.load import at_once
 from tests.gateway.processes import until
 from tests.upstream.servers import Call, Handler
 

@@ -18,7 +18,7 @@ from dragoman.config import Config, Server, Timeouts
 from dragoman.server.testing import RunningGateway
 from dragoman.serving import answer_delivery
 from tests.faults.conftest import Over, leased
-from tests.faults.stalling import ask, at_once, head_only, is_good, never, pings
+from tests.faults.stalling import ask, head_only, is_good, never, pings
 from tests.faults.upstream import (
     LAST_CHUNK,
     SSE_HEAD,
@@ -41,6 +41,7 @@ from tests.gateway.clients import (
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call
 from tests.gateway.http import events as told
+from tests.gateway.load import at_once
 from tests.gateway.processes import until
 from tests.upstream.servers import Call, Handler, chunk
 

@@ -30,8 +30,8 @@ from tests.gateway.conftest import PROTOCOLS
 from tests.gateway.http import Answer, call
 from tests.gateway.processes import START_S, GatewayProcess, connection_of_each, until
 
-CLIENTS = 200
-STEP = 160
+CLIENTS = 150
+STEP = 110
 """Requests that end between one fault and the next."""
 RESTORED_S = 60.0
 MOST_RESIDENT = 120 * 1024 * 1024

@@ -1,17 +1,42 @@
-"""Bounded load on one address while the processes behind it change: what became of each request."""
+"""Bounded load on one address while the processes behind it change: what became of each request.
+And rows that are checked at once."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
 
 from tests.gateway.clients import PATHS, body, completed
 from tests.gateway.http import KEY
 
 _TIMEOUT_S = 60.0
+
+
+def at_once(rows: Sequence[tuple[Any, ...]], check: Callable[..., None]) -> None:
+    """Check all rows at the same time, since each waits; all that fail are reported. It is skipped
+    if one of them asks for that."""
+    with ThreadPoolExecutor(len(rows)) as threads:
+        checks = [(row, threads.submit(check, *row)) for row in rows]
+    failures: list[BaseException] = []
+    skips: list[BaseException] = []
+    for row, outcome in checks:
+        error = outcome.exception()
+        if isinstance(error, pytest.skip.Exception):
+            skips.append(error)
+        elif error is not None:
+            error.add_note(f"in the row {row}")
+            failures.append(error)
+    if failures:
+        raise BaseExceptionGroup(f"{len(failures)} of {len(checks)} rows fail", failures)
+    if skips:
+        raise skips[0]
 
 
 @dataclass

@@ -64,7 +64,7 @@ def test_a_client_that_leaves_pays_for_what_was_streamed(
             client.send("POST", PATHS[api], made, AUTH)
             assert client.head().status == 200
             seen = b""
-            while len(streamed_text(api, seen[: seen.rfind(b"\n\n") + 2])) < 200:
+            while len(streamed_text(api, seen[: seen.rfind(b"\n\n") + 2])) < 100:
                 seen += client.chunk()
         simulator.wait_for(lambda: bool(lines))
     [line] = lines
@@ -72,8 +72,8 @@ def test_a_client_that_leaves_pays_for_what_was_streamed(
     usage = line["usage"]
     told = upstream == "messages"
     assert usage["input"] == pytest.approx(503 if told else 630, rel=0.1)
-    # 200 letters are some 50 tokens, and a few more may have come before it was seen.
-    assert 35 < usage["output"] < 100
+    # 100 letters are some 25 tokens, and a few more may have come before it was seen.
+    assert 17 < usage["output"] < 75
     sums, cost = counted(tmp_path)
     assert (sums.requests, sums.errors, sums.unmetered, sums.estimated) == (1, 0, 0, 1)
     assert (sums.input, sums.output) == (usage["input"], usage["output"])

@@ -9,7 +9,7 @@ import pytest
 from dragoman.lab.simulator.testing import RunningSimulator
 from tools.load.hostile import HARM, attack, victim
 
-SECONDS = 8.0
+SECONDS = 5.0
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs procfs")

@@ -35,7 +35,7 @@ from tests.gateway.processes import (
 )
 
 SLOW = "chat/sim-text?head_ms=60&delay_ms=5&chunks=5"
-SLOWER = "chat/sim-text?head_ms=1200"
+SLOWER = "chat/sim-text?head_ms=800"
 
 
 def capped(base_url: str, keys: tuple[str, ...], most: int, **upstream: Any) -> Config:
@@ -85,7 +85,7 @@ def test_clients_that_leave_the_queue_take_nothing_with_them(
 @pytest.mark.parametrize("api", APIS)
 def test_a_queue_that_is_full_says_so(simulator: RunningSimulator, api: str, stream: bool) -> None:
     """One is served, one waits, one is refused, and who waited for too long is, too."""
-    config = capped(simulator.base_url, ("sk-sim-a",), 1, queue_s=0.3, queue_size=1)
+    config = capped(simulator.base_url, ("sk-sim-a",), 1, queue_s=0.2, queue_size=1)
     with running_gateway(config) as gateway, ExitStack() as stack:
         connections = [stack.enter_context(Connection(gateway.base_url)) for _ in range(3)]
         pool = gateway.app.pool

@@ -60,7 +60,7 @@ from tests.gateway.services import Services, needs_linux, services, until
 from tests.websocket.client import Socket
 
 ADMIN = "sk-admin-token-of-tests"
-RELOADS = 50
+RELOADS = 30
 
 HEAD = """
 [server]
@@ -652,7 +652,7 @@ def test_former_configurations_are_freed(simulator: RunningSimulator) -> None:
     others = len(living_pools())
     with running_gateway(config) as gateway:
         before = 0
-        for turn in range(100):
+        for turn in range(40):
             more = Upstream(name=f"u{turn}", protocol="openai_chat", base_url="http://127.0.0.1:9")
             other = replace(
                 config,

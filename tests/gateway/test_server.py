@@ -28,6 +28,8 @@ from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import AUTH, JSON, KEY, Connection, call
 
+GRACE_S = 0.4
+"""Of gateways whose requests outlast it."""
 CONFIG = """
 [server]
 port = {port}
@@ -206,7 +208,10 @@ def test_a_log_that_nobody_reads_stops_nothing(tmp_path: Path, simulator: Runnin
 def test_a_stopped_reader_does_not_stop_the_end(
     tmp_path: Path, simulator: RunningSimulator
 ) -> None:
-    with serving(tmp_path, simulator, 1) as (process, url), Connection(url) as connection:
+    with (
+        serving(tmp_path, simulator, 1, grace_s=1) as (process, url),
+        Connection(url) as connection,
+    ):
         made = body("chat", "chat/sim-flood?events=100000&bytes=1000", stream=True)
         connection.send("POST", PATHS["chat"], made, AUTH)
         connection.head()
@@ -247,9 +252,9 @@ def test_requests_in_flight_are_finished(start: Start, api: str) -> None:
 
 @pytest.mark.parametrize("api", APIS)
 def test_streams_that_outlast_the_grace_end_in_an_error(start: Start, api: str) -> None:
-    gateway = start(server=Server(shutdown_grace_s=1))
+    gateway = start(server=Server(shutdown_grace_s=GRACE_S))
     with Connection(gateway.base_url) as connection:
-        made = body(api, "messages/sim-text?delay_ms=100&words=5000", stream=True)
+        made = body(api, "messages/sim-text?delay_ms=50&words=5000", stream=True)
         connection.send("POST", PATHS[api], made, AUTH)
         assert connection.head().status == 200
         gateway.stop()
@@ -263,7 +268,7 @@ def test_streams_that_outlast_the_grace_end_in_an_error(start: Start, api: str) 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_answers_that_outlast_the_grace_are_refused(start: Start, api: str, stream: bool) -> None:
-    gateway = start(server=Server(shutdown_grace_s=1, commit_after_s=0))
+    gateway = start(server=Server(shutdown_grace_s=GRACE_S, commit_after_s=0))
     with Connection(gateway.base_url) as connection:
         made = body(api, "messages/sim-text?head_ms=20000", stream=stream)
         connection.send("POST", PATHS[api], made, AUTH)
@@ -275,7 +280,7 @@ def test_answers_that_outlast_the_grace_are_refused(start: Start, api: str, stre
 
 @pytest.mark.parametrize("api", APIS)
 def test_bodies_that_outlast_the_grace_are_refused(start: Start, api: str) -> None:
-    gateway = start(server=Server(shutdown_grace_s=1))
+    gateway = start(server=Server(shutdown_grace_s=GRACE_S))
     with Connection(gateway.base_url) as connection:
         connection.send("POST", PATHS[api], headers={**JSON, **AUTH, "content-length": "100"})
         connection.sock.sendall(b"{")

@@ -81,8 +81,8 @@ def test_bytes_cut_anywhere(gateway: RunningGateway, client: str, upstream: str)
 @pytest.mark.parametrize(("client", "upstream"), CELLS)
 def test_silence_is_bridged(start: Start, client: str, upstream: str) -> None:
     """req: 129"""
-    gateway = start(server=Server(keepalive_s=0.05, commit_after_s=5.0))
-    model = f"{upstream}/sim-text?delay_ms=150&text=one+two"
+    gateway = start(server=Server(keepalive_s=0.02, commit_after_s=5.0))
+    model = f"{upstream}/sim-text?delay_ms=75&text=one+two"
     answer = streamed(gateway, client, model)
     sign = b"event: ping" if client == "messages" else b": keepalive"
     assert answer.body.count(sign) > 2
@@ -93,11 +93,11 @@ def test_silence_is_bridged(start: Start, client: str, upstream: str) -> None:
 @pytest.mark.parametrize(("client", "upstream"), CELLS)
 def test_the_head_waits_for_the_first_event(start: Start, client: str, upstream: str) -> None:
     """Nothing is shown of an upstream that has not begun; then a sign of life comes in time."""
-    gateway = start(server=Server(keepalive_s=0.05, commit_after_s=0.3))
+    gateway = start(server=Server(keepalive_s=0.05, commit_after_s=0.15))
     before = time.monotonic()
-    with opened(gateway, client, f"{upstream}/sim-text?head_ms=600") as stream:
+    with opened(gateway, client, f"{upstream}/sim-text?head_ms=400") as stream:
         assert stream.head().status == 200
-        assert time.monotonic() - before >= 0.29
+        assert time.monotonic() - before >= 0.14
         first = stream.chunk()
         assert not events(first) or events(first)[0][0] == "ping"
         rest = b"".join(iter(stream.chunk, b""))
@@ -119,7 +119,7 @@ def test_a_failure_after_the_head_is_an_error_in_the_stream(
 ) -> None:
     """Once the 200 is out there is no other way to say it. req: 121"""
     gateway = start(server=Server(keepalive_s=0.05, commit_after_s=0.1))
-    answer = streamed(gateway, client, f"{upstream}/sim-529?head_ms=400")
+    answer = streamed(gateway, client, f"{upstream}/sim-529?head_ms=250")
     assert answer.status == 200
     assert stream_error(client, answer.body) is not None
     assert not completed(client, answer.body)

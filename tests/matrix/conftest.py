@@ -62,7 +62,7 @@ def cells(modes: Sequence[Mode]) -> list[tuple[Api, Api, Mode, str]]:
 CONFIG = """
 [server]
 port = 0
-keepalive_s = 0.1
+keepalive_s = 0.04
 commit_after_s = 1.0
 
 [[clients]]

@@ -157,7 +157,7 @@ def test_a_long_silence_is_bridged(
 ) -> None:
     """Signs of life do not disturb any SDK. req: 129"""
     name = "quiet"
-    stage.script(name, Scenario(steps=(Text("one two"),), pace=Pace(delay_ms=120)))
+    stage.script(name, Scenario(steps=(Text("one two"),), pace=Pace(delay_ms=60)))
     seen = stage.ask(judge, client, mode, body(client, f"{upstream}/sim-{name}", Wish()))
     assert seen.error is None, seen.error
     assert seen.text == "one two"

@@ -14,6 +14,7 @@ import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.http import KEY, call
+from tests.gateway.load import at_once
 from tests.gateway.processes import gateway_process
 from tests.memory.asking import client
 from tests.memory.background import finished, until
@@ -22,13 +23,19 @@ from tests.memory.conftest import Start
 from tests.storage.cluster import running_cluster
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_what_a_killed_worker_was_making_fails(
-    simulator: RunningSimulator, tmp_path: Path, kind: str
-) -> None:
+def test_what_a_killed_worker_was_making_fails(simulator: RunningSimulator, tmp_path: Path) -> None:
     """Where it is not to be made again. Whoever follows it at another worker, or another instance,
     is told, whoever polls it as well; and whoever cancels there stops it."""
-    keys = {"acme": "sk-acme"}
+
+    def check(kind: str) -> None:
+        (tmp_path / kind).mkdir()
+        fails_when_killed(simulator, tmp_path / kind, kind)
+
+    at_once([("sqlite",), ("postgres",)], check)
+
+
+def fails_when_killed(simulator: RunningSimulator, folder: Path, kind: str) -> None:
+    keys = {"acme": f"sk-acme-{kind}"}
     with ExitStack() as stack:
         store: dict[str, Any] = {"storage": "background_again = false"}
         if kind == "postgres":
@@ -37,7 +44,7 @@ def test_what_a_killed_worker_was_making_fails(
             store = {"store": "", "storage": f'url = "{url}"\nbackground_again = false'}
         one, two = (
             stack.enter_context(
-                gateway_process(tmp_path, simulator.base_url, keys, name=name, **store)
+                gateway_process(folder, simulator.base_url, keys, name=name, **store)
             )
             for name in ("one", "two")
         )
@@ -47,7 +54,7 @@ def test_what_a_killed_worker_was_making_fails(
             until(lambda: me.responses.retrieve(made.id).status == "in_progress")
             other = me.responses.create(model=model, input="Stop", background=True)
             until(lambda: me.responses.retrieve(other.id).status == "in_progress")
-            stopped = simulator.last
+            stopped = [one for one in simulator.requests if one.key == keys["acme"]][-1]
         told: list[Any] = []
         with openai.OpenAI(base_url=f"{two.url}/v1", api_key=KEY, max_retries=0) as me:
             follower = threading.Thread(
