@@ -58,7 +58,9 @@ def named(listed: Any) -> list[str]:
     return [one.name for one in listed]
 
 
-@pytest.mark.parametrize("version", ["v1", "v1beta"])
+@pytest.mark.parametrize(
+    ("version", "stores"), [("v1", "postgres"), ("v1beta", "sqlite")], indirect=["stores"]
+)
 def test_files_are_their_clients_at_every_instance_and_after_a_restart(
     service: RunningSimulator, tmp_path: Path, stores: str, version: str
 ) -> None:
@@ -126,13 +128,14 @@ def test_lists_are_paged(opened: Gateways) -> None:
         assert call(gateway.base_url, "GET", f"/v1beta/files?{query}", key=ME).status == 400
 
 
-def begun(gateway_url: str, size: int) -> str:
+def begun(gateway_url: str, size: int, media: str = "text/plain") -> str:
     """The URL of an upload."""
     headers = {
         "host": urlsplit(gateway_url).netloc,
         "x-goog-upload-protocol": "resumable",
         "x-goog-upload-command": "start",
         "x-goog-upload-header-content-length": str(size),
+        "x-goog-upload-header-content-type": media,
     }
     body: dict[str, Any] = {"file": {}}
     answer = call(gateway_url, "POST", "/upload/v1beta/files", body, key=ME, headers=headers)

@@ -21,6 +21,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.bound_ids import MOST_NAMED, named_in
+from dragoman.protocols.google_generate_content.usage_reader import read_usage
 from dragoman.protocols.limits import lowered_to
 from dragoman.protocols.numbers import token_count
 from dragoman.protocols.raw import join_object
@@ -33,7 +34,7 @@ _MOST_MODELS = 5
 """Models that one batch may name."""
 _MOST_NAMES = 250
 """Characters that their names may have: they are stored with the file."""
-_MOST_ANSWERS = 1000
+MOST_ANSWERS = 1000
 """Answers to one request that are reserved for."""
 _LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _NEWLINE = b"\n"
@@ -105,7 +106,7 @@ class Requests:
         share.requests += 1
         share.bytes += len(text)
         limit = max(token_count(_value(members, name)) or 0 for name in _LIMITS)
-        answers = min(token_count(_value(members, "n")) or 1, _MOST_ANSWERS)
+        answers = min(token_count(_value(members, "n")) or 1, MOST_ANSWERS)
         share.output += min(limit, MOST_OUTPUT) * answers
         share.unlimited += 0 if limit else answers
         self.named |= dict.fromkeys(named_in(text))
@@ -246,10 +247,10 @@ class Results:
         self._names = names
         self.usage: dict[str, Usage] = {}
         self.counts: dict[str, int] = {}
-        self.lines = Lines(self._line)
+        self.lines = Lines(self.line)
 
-    def _line(self, line: bytes, number: int) -> bytes:
-        """A line, with the client's name of the model: of an answer of either vendor."""
+    def line(self, line: bytes, number: int = 0) -> bytes:
+        """A line, with the client's name of the model: of an answer of any vendor."""
         try:
             outer = jsontext.members(line)
             if "body" in outer and "method" in outer:
@@ -257,6 +258,8 @@ class Results:
             for way in (("response", "body"), ("result", "message")):
                 if way[0] in outer and outer[way[0]] != b"null":
                     inner = jsontext.members(outer[way[0]])
+                    if _GOOGLES_MODEL in inner or _GOOGLES_USAGE in inner:
+                        return replaced(line, way[0], self._answer(bytes(outer[way[0]])))
                     if way[1] in inner and bytes(inner[way[1]])[:1] == b"{":
                         answer = self._answer(bytes(inner[way[1]]))
                         within = replaced(bytes(outer[way[0]]), way[1], answer)
@@ -267,16 +270,22 @@ class Results:
 
     def _answer(self, answer: bytes) -> bytes:
         members = jsontext.members(answer)
-        model = _value(members, "model")
+        member = _GOOGLES_MODEL if _GOOGLES_MODEL in members else "model"
+        model = _value(members, member)
         name = model if isinstance(model, str) else ""
         sent = _sent_name(name, self._names)
         usage = usage_of(_value(members, "usage"))
+        if isinstance(counts := _value(members, _GOOGLES_USAGE), dict):
+            usage = read_usage(counts)
         if usage is not None:
             before = self.usage.get(sent)
             self.usage[sent] = usage if before is None else summed(before, usage)
             self.counts[sent] = self.counts.get(sent, 0) + 1
         shown = self._names.get(sent, name)
-        return answer if shown == name else replaced(answer, "model", to_json(shown))
+        return answer if shown == name else replaced(answer, member, to_json(shown))
+
+
+_GOOGLES_MODEL, _GOOGLES_USAGE = "modelVersion", "usageMetadata"
 
 
 def usage_of(value: Any) -> Usage | None:

@@ -22,12 +22,14 @@ from dragoman.edge.record import Record
 from dragoman.endpoints.batch_lines import LONGEST_LINE, Rename, Results, Share, usage_of
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.faces import FACES
+from dragoman.endpoints.google_batches import output_of
 from dragoman.endpoints.parts import Parts
+from dragoman.endpoints.table import Face
 from dragoman.endpoints.vendors import endpoints_of, is_spoken
 from dragoman.limits.rules import Expected, Rules
 from dragoman.prices.lookup import Charge, Prices
 from dragoman.prices.rates import BATCH
-from dragoman.protocols.base import Codec
+from dragoman.protocols.base import Codec, to_json
 from dragoman.protocols.numbers import token_count
 from dragoman.serving.answers import MOST_BYTES
 from dragoman.serving.bindings import service_at
@@ -52,9 +54,19 @@ _RESULT_BYTES: Final = LONGEST_LINE
 """Bytes of results for each request of a batch."""
 _AT_ONCE: Final = 20
 """Batches that are looked at one after another."""
-_RUNNING: Final = frozenset({"validating", "in_progress", "finalizing", "cancelling", "canceling"})
-PATHS: Final[Mapping[str, str]] = {"batch": "/batches", "message_batch": "/messages/batches"}
+_RUNNING: Final = frozenset(
+    {
+        *("validating", "in_progress", "finalizing", "cancelling", "canceling"),
+        *(f"BATCH_STATE_{state}" for state in ("UNSPECIFIED", "PENDING", "RUNNING")),
+    }
+)
+PATHS: Final[Mapping[str, str]] = {
+    "batch": "/batches",
+    "message_batch": "/messages/batches",
+    "google_batch": "/batches",
+}
 """Paths of batches below the version, by their kinds."""
+_FACES: Final[Mapping[str, Face]] = {"message_batch": "anthropic", "google_batch": "google"}
 
 
 class _Endless(Exception):
@@ -249,10 +261,15 @@ class Batches:
         if len(names) == 1 and whole is not None and isinstance(counts, dict):
             return {next(iter(names)): (whole, token_count(counts.get("completed")) or 1)}
         results = Results(names)
-        paths = [f"{PATHS[bound.kind]}/{bound.name}/results"]
+        paths = [f"{_path_of(bound)}/results"]
         if bound.kind == "batch":
             file = answer.get("output_file_id")
             paths = [f"/files/{file}/content"] if isinstance(file, str) else []
+        elif bound.kind == "google_batch":
+            inlined, file = output_of(answer)
+            for one in inlined:
+                results.line(to_json(one))
+            paths = [f"/{file}:download?alt=media"] if file else []
         elif not answer.get("results_url"):
             paths = []
         most = _RESULT_BYTES * sum(share.requests for share in shares_of(shares).values())
@@ -281,7 +298,7 @@ class Batches:
         builder = self._upstreams.builders.of(account)
         try:
             await builder.ready()
-            path = f"{PATHS[bound.kind]}/{bound.name}"
+            path = _path_of(bound)
             async with await self._upstreams.client.send(
                 builder.bodyless("GET", path, "")
             ) as answer:
@@ -324,6 +341,21 @@ class Batches:
         if reserved is not None:
             self._parts.admission.settle(reserved, time.time())
 
+    async def is_running(self, bound: BoundId) -> bool:
+        """Whether a batch was not seen to have ended.
+
+        Raises:
+            DragomanError: the store cannot be used now.
+        """
+        store = self._bindings.store
+        assert store is not None
+        return await store.ask(partial(_is_due, bound.owner, bound.name))
+
+
+def _path_of(bound: BoundId) -> str:
+    """The path of a batch below the version."""
+    return f"{PATHS[bound.kind]}/{bound.name.rpartition('/')[2]}"
+
 
 def _settle(owner: str, name: str, store: ResponseStore) -> bool:
     return store.bound.settle(name, owner)
@@ -339,6 +371,8 @@ def _is_due(owner: str, name: str, store: ResponseStore) -> bool:
 
 def has_ended(answer: Mapping[str, Any]) -> bool:
     """Whether a batch, as its service shows it, has ended."""
+    if isinstance(metadata := answer.get("metadata"), dict) and "state" in metadata:
+        return answer.get("done") is True or metadata["state"] not in _RUNNING
     status = answer.get("status", answer.get("processing_status"))
     return isinstance(status, str) and status not in _RUNNING
 
@@ -371,7 +405,7 @@ def as_noted(shares: Mapping[str, Share]) -> Mapping[str, Sequence[Any]]:
 
 def _incoming(path: str, bound: BoundId, parts: Parts) -> IncomingRequest:
     """The request that a batch is counted as."""
-    codec = FACES["anthropic" if bound.kind == "message_batch" else "openai"]
+    codec = FACES[_FACES.get(bound.kind, "openai")]
     assert codec is not None
     incoming = IncomingRequest(InternalRequest(path, {}), codec, parts.clock(), path)
     incoming.status = 200

@@ -23,10 +23,12 @@ from dragoman.endpoints.bound_lists import ListForm, asked_ids, asked_page, list
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.delivery import reading
 from dragoman.endpoints.exchange import EndpointExchange
+from dragoman.endpoints.google_batches import COUNTED, shown_batch
 from dragoman.endpoints.google_uploads import (
     MODELS,
     UPLOAD_LIFE_S,
     answered_headers,
+    begins_lines,
     upload_headers,
     upload_name,
 )
@@ -34,13 +36,13 @@ from dragoman.endpoints.members import replaced
 from dragoman.endpoints.streams import deliver_bytes
 from dragoman.endpoints.table import UPLOADING, Row
 from dragoman.endpoints.vendors import endpoints_of, is_spoken
-from dragoman.endpoints.wire import gateway_url
+from dragoman.endpoints.wire import gateway_url, path_at
 from dragoman.protocols.base import to_json
 from dragoman.protocols.bound_ids import not_held
 from dragoman.protocols.fields import JsonObject
 from dragoman.serving.answers import MOST_BYTES
 from dragoman.serving.bindings import service_at
-from dragoman.serving.bound_notes import BATCHES, SECOND_FORM, Noted, things_in
+from dragoman.serving.bound_notes import BATCHES, SECOND_FORM, Noted, id_of, things_in
 from dragoman.storage.bound import BoundId, Page
 from dragoman.upstream.request import BodySource
 from dragoman.upstream.response import UpstreamResponse
@@ -51,6 +53,7 @@ UPSTREAM = b"x-dragoman-upstream"
 """Header in which a client names the upstream that is to make something."""
 _PASSED = (b"openai-beta", b"range")
 """Headers of clients that are passed on besides those of the protocol."""
+_FILE_NAME = "batch.inputConfig.fileName"
 _BYTES = b"application/octet-stream"
 _TAKEN = Fault(
     FaultKind.INTERNAL, "The service gave an id that it has given before.", code="server_error"
@@ -88,7 +91,7 @@ class BoundThings:
             name = call.row.collection + name
         # An unknown id is refused before a body is read.
         (thing,) = await self._bindings.own([name], call.caller) if name else (None,)
-        sending = await self._bodies.read(call.row, call.incoming, call.caller)
+        sending = await self._bodies.read(call.row, call.incoming, call.caller, thing)
         try:
             await self._send(call, thing, sending)
         finally:
@@ -142,6 +145,8 @@ class BoundThings:
             if len(used) != 1:
                 raise InvalidRequest.at("input_file_id", "must be the only file that is named")
             self._check_file(call, Noted.of(used[0].details), sending)
+        if row.makes == ("google_batch",) and any(not s.requests for s in sending.shares.values()):
+            self._check_lines(call, Noted.of(used[0].details), sending)
         if row.model == "id":
             await self._exchange.admit_unpriced(call)
         else:
@@ -151,6 +156,9 @@ class BoundThings:
         if row.method == "DELETE" and row.makes and thing is not None and thing.due is not None:
             # What it came to cannot be learned any more afterwards.
             is_known = await self._batches.look(thing)
+            if thing.kind == "google_batch" and await self._batches.is_running(thing):
+                # Its service would go on with it, and show no more what it comes to.
+                raise InvalidRequest.at("", "This batch has not ended: cancel it first.")
             if not is_known:
                 message = "What this batch came to cannot be read at the moment: delete it later."
                 raise refusal(FaultKind.OVERLOADED, message)
@@ -187,6 +195,27 @@ class BoundThings:
         # A second member of the name would hide this one.
         sending.body = replaced(sending.body, "endpoint", to_json(endpoint))
         sending.shares = shares_of(file.shares)
+
+    def _check_lines(self, call: EndpointCall, file: Noted, sending: Sending) -> None:
+        """As `_check_file`, for a batch of Google's.
+
+        Raises:
+            DragomanError: it cannot be made.
+        """
+        most = call.caller.most_output
+        if file.path != COUNTED or not file.shares:
+            problem = (
+                "its requests were not counted: upload it here again, at once and without a break,"
+                " with the type application/jsonl"
+            )
+            raise InvalidRequest.at(_FILE_NAME, problem)
+        if most is not None and not 0 < file.most <= most:
+            problem = "its answers may be longer than this API key's: upload it with this key"
+            raise InvalidRequest.at(_FILE_NAME, problem)
+        (counted,) = shares_of(file.shares).values()
+        for share in sending.shares.values():
+            share.requests, share.bytes = counted.requests, counted.bytes
+            share.output, share.unlimited = counted.output, counted.unlimited
 
     def _chosen(self, call: EndpointCall) -> Upstream:
         """The upstream that makes something: the one that the client names, or the only service
@@ -241,6 +270,8 @@ class BoundThings:
         incoming, row = call.incoming, call.row
         noted = Noted() if thing is None else Noted.of(thing.details)
         path, is_root = _path_at_upstream(row, incoming.path)
+        if sending.plan is not None and "{model}" in row.path:
+            path, is_root = path_at(sending.plan.upstream, row.path, sending.plan.target.model)
         query = incoming.query.decode("latin-1")
         if query and row.body != "none":
             path = f"{path}?{query}"
@@ -314,11 +345,31 @@ class BoundThings:
                 kind="google_upload",
                 created=now,
                 expires=now + UPLOAD_LIFE_S,
-                details=Noted(by=by).details(),
+                details=Noted(
+                    by=by, path=COUNTED if begins_lines(call.incoming.headers) else ""
+                ).details(),
             )
             if await self._bindings.bind([upload]):
                 raise DragomanError(_TAKEN)
         return headers
+
+    async def _noted_of_file(
+        self, call: EndpointCall, account: str, by: str, sending: Sending
+    ) -> Noted:
+        """What is noted of a file that was uploaded: of one of lines, what was counted of it, if
+        all is there and what it names is its client's."""
+        counted = sending.counted
+        if counted is None or not counted.is_whole or not counted.requests.share.requests:
+            return Noted(by=by)
+        try:
+            # Not all of it was known before the last piece was sent.
+            used = await self._bindings.own(list(counted.requests.named), call.caller)
+            if used:
+                self._bindings.one_account(used, account)
+        except DragomanError:
+            return Noted(by=by)
+        shares, most = as_noted({"": counted.requests.share}), call.caller.most_output or 0
+        return Noted(shares=shares, by=by, path=COUNTED, most=most)
 
     async def _download(
         self, call: EndpointCall, lease: Lease, answer: UpstreamResponse, noted: Noted
@@ -365,6 +416,11 @@ class BoundThings:
             noted = Noted(shares=as_noted(sending.shares), by=by, path=sending.path, most=most)
         else:
             noted = Noted.of(thing.details)
+        if row.body == "raw":
+            noted = await self._noted_of_file(call, account, noted.by, sending)
+        if kind == "google_batch":
+            names = {str(share[0]): model for model, share in noted.shares.items()}
+            content = shown_batch(content, names)
         if kind == "google_cache" and noted.shares:
             content = replaced(content, "model", to_json(MODELS + next(iter(noted.shares))))
         answer: JsonObject = jsontext.object_of(content) or {}
@@ -379,7 +435,7 @@ class BoundThings:
         if kind not in BATCHES:
             return content
         if sending.held is not None:
-            self._batches.keep(sending.held, owner, str(answer.get("id")))
+            self._batches.keep(sending.held, owner, str(id_of(answer, kind)))
         elif thing is not None and has_ended(answer):
             found = self._bindings.account_of(thing)
             if found is not None:

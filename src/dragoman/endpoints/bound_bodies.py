@@ -18,16 +18,19 @@ from dragoman.endpoints.batch_files import BatchFile, batch_file
 from dragoman.endpoints.batch_lines import Requests, Share
 from dragoman.endpoints.batches import Batches
 from dragoman.endpoints.faces import FACES
-from dragoman.endpoints.google_uploads import MODELS, declared_size
+from dragoman.endpoints.google_batches import COUNTED, CountedFile, GoogleRequests, batch_of
+from dragoman.endpoints.google_uploads import CANCELLED, COMMAND, MODELS, OFFSET, declared_size
 from dragoman.endpoints.members import Members, replaced
 from dragoman.endpoints.table import Row
-from dragoman.endpoints.uploads import Upload, Uploads
+from dragoman.endpoints.uploads import Unread, Upload, Uploads
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 from dragoman.protocols.bound_ids import named_in
 from dragoman.protocols.raw import join_list, join_object, split_list, split_object
+from dragoman.serving.bound_notes import Noted
 from dragoman.serving.limits.responses import CLAMPED_HEADER
 from dragoman.serving.plan import Plan
+from dragoman.storage.bound import BoundId
 
 _FIELDS = {"purpose": 64, "file_id": 1024}
 _MOST_HELD = 8 * 1024 * 1024
@@ -39,6 +42,8 @@ _UNCHECKED = Fault(
     " checked: send each by itself.",
     code=FaultKind.POLICY_BLOCKED,
 )
+_MOST_COUNTED = 1000
+"""Files of lines that come in pieces at the same time."""
 _IN_A_TURN = 100
 """Requests of a batch that are read before others have their turn."""
 
@@ -57,6 +62,7 @@ class Sending(Struct):
     named: Sequence[str] = ()
     path: str = ""
     held: Record | None = None
+    counted: CountedFile | None = None
 
     def close(self) -> None:
         """Free what is held."""
@@ -72,9 +78,13 @@ class BoundBodies:
         self._server = server
         self._batches = batches
         self._uploads = Uploads(server.upload_limit_bytes, server.spool_dir)
+        self._counting: dict[str, CountedFile] = {}
+        """Files of which further pieces are to come, by their uploads."""
 
-    async def read(self, row: Row, incoming: IncomingRequest, caller: Caller) -> Sending:
-        """What a request sends.
+    async def read(
+        self, row: Row, incoming: IncomingRequest, caller: Caller, thing: BoundId | None
+    ) -> Sending:
+        """What a request sends. `thing` is what its path names.
 
         Raises:
             DragomanError, ClientGone: it cannot be read, or is no request.
@@ -86,7 +96,7 @@ class BoundBodies:
             if row.model == "id":
                 # Clients send pieces of files with the content type of what began the upload.
                 incoming.headers[b"content-type"] = b"application/octet-stream"
-            return Sending(upload=await self._uploads.raw(incoming))
+            return await self._raw(incoming, caller, thing)
         is_checked = incoming.check is not None
         if is_checked and row.makes == ("batch",) and row.model == "none":
             raise DragomanError(_UNCHECKED)
@@ -117,6 +127,8 @@ class BoundBodies:
             return Sending(b"", upload, file, chosen[0], requests.shares, named, requests.path)
         if row.makes == ("google_cache",) and row.model == "none":
             return await self._cached(incoming, caller)
+        if row.makes == ("google_batch",) and row.model == "none":
+            return await self._batch_of_google(incoming, caller)
         is_batch = row.makes == ("message_batch",) and row.model == "none"
         most = self._server.body_limit_bytes
         body = await incoming.body(most if is_batch else min(most, _MOST_HELD))
@@ -147,6 +159,51 @@ class BoundBodies:
         # A second member of the name would hide this one.
         body = replaced(body, "model", to_json(MODELS + sent))
         return Sending(body, plan=chosen[0], shares={model: Share(sent)}, named=named_in(body))
+
+    async def _raw(
+        self, incoming: IncomingRequest, caller: Caller, thing: BoundId | None
+    ) -> Sending:
+        """A file of Google's, or a piece of it: its lines are counted if it is one of them, as long
+        as it comes here without a break."""
+        commands = incoming.headers.get(COMMAND, b"").replace(b",", b" ").split()
+        is_file = thing is not None and Noted.of(thing.details).path == COUNTED
+        if thing is None or not is_file or not {b"upload", b"finalize"} & set(commands):
+            return Sending(upload=await self._uploads.raw(incoming, Unread()))
+        counted = self._counting.pop(thing.name, None)
+        offset = incoming.headers.get(OFFSET, b"0")
+        if b"upload" in commands and offset == b"0":
+            counted = CountedFile(caller)
+        if counted is None or (b"upload" in commands and offset != b"%d" % counted.offset):
+            return Sending(upload=await self._uploads.raw(incoming, Unread()))
+        counted.ends = b"finalize" in commands
+        if not counted.ends:
+            self._counting[thing.name] = counted
+            while len(self._counting) > _MOST_COUNTED:
+                del self._counting[next(iter(self._counting))]
+        # Clients would send a piece again after an answer that does not say so.
+        incoming.shared.append(CANCELLED)
+        upload = await self._uploads.raw(incoming, counted)
+        incoming.shared.remove(CANCELLED)
+        return Sending(upload=upload, counted=counted, named=list(counted.requests.named))
+
+    async def _batch_of_google(self, incoming: IncomingRequest, caller: Caller) -> Sending:
+        """A batch of Google's, whose requests stand in it or in a file that it names."""
+        path = incoming.path.replace(":batchG", ":g")
+        if not caller.may_call(path):
+            raise InvalidRequest.at("", f"This API key may not be used for {path[:200]}.")
+        model = (incoming.operation and incoming.operation.model) or ""
+        chosen, requests = list[Plan](), GoogleRequests(caller)
+        is_checked = incoming.check is not None
+        body = await incoming.body(self._server.body_limit_bytes)
+        sent = self._batches.rename(caller, incoming.codec, chosen)(model)
+        body, file = batch_of(body, sent, requests)
+        if file and is_checked:
+            raise DragomanError(_UNCHECKED)
+        if requests.lowered:
+            incoming.shared.append((CLAMPED_HEADER, b"%d" % (caller.most_output or 0)))
+        requests.share.sent = sent
+        named = [file] if file else list(requests.named)
+        return Sending(body, plan=chosen[0], shares={model: requests.share}, named=named)
 
 
 def _report_lowered(incoming: IncomingRequest, caller: Caller, requests: Requests) -> None:

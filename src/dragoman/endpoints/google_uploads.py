@@ -21,6 +21,11 @@ UPLOAD_LIFE_S: Final = 48 * 3600.0
 _PREFIX: Final = "x-goog-upload-"
 _URLS: Final = frozenset({f"{_PREFIX}url", f"{_PREFIX}control-url"})
 _SIZE: Final = f"{_PREFIX}header-content-length".encode()
+_MEDIA: Final = f"{_PREFIX}header-content-type".encode()
+COMMAND: Final = f"{_PREFIX}command".encode()
+OFFSET: Final = f"{_PREFIX}offset".encode()
+CANCELLED: Final = (f"{_PREFIX}status".encode(), b"cancelled")
+"""The header that says that an upload cannot be gone on with."""
 _MOST_FIELDS: Final = 20
 _MOST_DIGITS: Final = 18
 
@@ -47,6 +52,12 @@ def declared_size(headers: Mapping[bytes, bytes]) -> int:
     """The size of the whole file, where the beginning of its upload declares it, else 0."""
     size = headers.get(_SIZE, b"")
     return int(size) if size.isdigit() and len(size) <= _MOST_DIGITS else 0
+
+
+def begins_lines(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether what begins an upload declares a file of lines, as those of batches are."""
+    media = headers.get(_MEDIA, b"").lower()
+    return any(word in media for word in (b"jsonl", b"json-lines", b"ndjson"))
 
 
 def answered_headers(headers: Mapping[str, str], base: str) -> tuple[Headers, str]:

@@ -92,7 +92,11 @@ class Row(Struct, frozen=True):
     unit: Unit | None = "tokens"
 
 
-_COLLECTIONS: Final[Mapping[str, str]] = {"files": "files/", "caches": "cachedContents/"}
+_COLLECTIONS: Final[Mapping[str, str]] = {
+    "files": "files/",
+    "caches": "cachedContents/",
+    "batches": "batches/",
+}
 _BATCHES: Final = "/v1/messages/batches"
 _GET: Final[Sequence[Method]] = ("GET",)
 _POST: Final[Sequence[Method]] = ("POST",)
@@ -288,6 +292,16 @@ ROWS: Final[tuple[Row, ...]] = (
     *_bound(f"{_FILES}/{{id}}", _SHOWN, "files", "google_file", face="google"),
     *_bound(_CACHES, _MADE, "caches", "google_cache", face="google"),
     *_bound(f"{_CACHES}/{{id}}", (*_SHOWN, "PATCH"), "caches", "google_cache", face="google"),
+    *_bound(
+        "/v1beta/models/{model}:batchGenerateContent",
+        _POST,
+        "batches",
+        "google_batch",
+        face="google",
+    ),
+    *_bound("/v1beta/batches", _GET, "batches", "google_batch", face="google"),
+    *_bound("/v1beta/batches/{id}:cancel", _POST, "batches", face="google"),
+    *_bound("/v1beta/batches/{id}", _SHOWN, "batches", "google_batch", face="google"),
     Row(
         "/v1/realtime",
         "realtime",

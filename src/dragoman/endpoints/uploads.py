@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from threading import Lock
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -66,15 +67,15 @@ class Uploads(Struct, frozen=True):
             raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, message)
         return await self._begun(Upload(incoming, self, MultipartScanner(boundary, wanted)), needed)
 
-    async def raw(self, incoming: IncomingRequest) -> Upload:
-        """A body of which nothing is read.
+    async def raw(self, incoming: IncomingRequest, reader: Reader) -> Upload:
+        """A body that is a file, which `reader` reads as it comes.
 
         Raises:
             DragomanError: it is too large.
             ClientGone: the client left.
         """
         self.check_size(incoming.length)
-        return await self._begun(Upload(incoming, self, Unread()), set())
+        return await self._begun(Upload(incoming, self, reader), set())
 
     def check_size(self, size: int) -> None:
         """
@@ -94,11 +95,16 @@ class Uploads(Struct, frozen=True):
         return upload
 
 
-class Unread:
-    """Finds nothing in a body."""
+class Reader(Protocol):
+    """Reads a body as it comes, for the parts and fields in it."""
 
-    fields: Mapping[str, Part] = {}
-    parts: Sequence[Part] = ()
+    @property
+    def fields(self) -> Mapping[str, Part]:
+        """The wanted fields that have come."""
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """All parts that have begun."""
 
     def feed(self, data: bytes) -> None:
         """Take some of it."""
@@ -107,12 +113,23 @@ class Unread:
         """It has ended."""
 
 
+class Unread:
+    """Finds nothing in a body."""
+
+    fields: Mapping[str, Part] = {}
+    parts: Sequence[Part] = ()
+
+    def feed(self, data: bytes) -> None:
+        """See `Reader`."""
+
+    def finish(self) -> None:
+        """See `Reader`."""
+
+
 class Upload:
     """The body of one form or file. `read` bytes of it have come. To be closed."""
 
-    def __init__(
-        self, incoming: IncomingRequest, uploads: Uploads, scanner: MultipartScanner | Unread
-    ) -> None:
+    def __init__(self, incoming: IncomingRequest, uploads: Uploads, scanner: Reader) -> None:
         self._incoming = incoming
         self._uploads = uploads
         self._scanner = scanner

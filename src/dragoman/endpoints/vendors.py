@@ -32,7 +32,7 @@ _BY_HOST: Final[tuple[tuple[tuple[str, ...], frozenset[EndpointName]], ...]] = (
 
 _BY_PROTOCOL: Final[dict[str, frozenset[EndpointName]]] = {
     "anthropic_messages": frozenset({"files", "batches"}),
-    _GOOGLE: frozenset({"embeddings", "files", "caches"}),
+    _GOOGLE: frozenset({"embeddings", "files", "caches", "batches"}),
     _INTERACTIONS: frozenset({"files"}),
 }
 _KEPT: Final[frozenset[EndpointName]] = frozenset({"files", "caches", "batches"})

@@ -101,10 +101,21 @@ def things_in(
             kind=kind,
             created=seconds(answer.get("created_at") or answer.get("createTime")) or now,
             expires=_expiry(answer, kind),
-            details=replace(known, shown=answer).details(),
+            details=replace(known, shown=_summary(answer, kind)).details(),
         )
     if kind == "upload" and isinstance(file := answer.get("file"), dict):
         found |= {one.name: one for one in things_in(file, "file", owner, account)}
+    if kind == "google_batch" and (file := responses_file(answer)):
+        found[file] = BoundId(
+            name=file,
+            owner=owner,
+            account=account,
+            kind="google_file",
+            created=now,
+            expires=_expiry(answer, kind),
+            is_only_named=True,
+            details=Noted({"name": file}, known.shares).details(),
+        )
     for member, named in () if is_google else _named(answer):
         if len(found) >= MOST_TOLD:
             break
@@ -124,6 +135,33 @@ def things_in(
                 details=shown.details(),
             )
     return list(found.values())
+
+
+def _summary(answer: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """What lists show of a thing: a batch without its requests and the answers that stand in it."""
+    metadata = answer.get("metadata")
+    if kind != "google_batch" or not isinstance(metadata, dict):
+        return answer
+    short = {name: metadata[name] for name in metadata if name not in ("inputConfig", "output")}
+    if file := responses_file(answer):
+        short["output"] = {"responsesFile": file}
+    return {
+        "metadata": short,
+        **{name: answer[name] for name in ("name", "done") if name in answer},
+    }
+
+
+def responses_file(answer: Mapping[str, Any]) -> str:
+    """The file with the results of a batch of Google's; empty if it has none."""
+    files = (one.get("responsesFile") for one in outputs_of(answer))
+    return next((file for file in files if isinstance(file, str)), "")
+
+
+def outputs_of(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Where a batch of Google's may show what came of it."""
+    metadata = answer.get("metadata")
+    within = metadata.get("output") if isinstance(metadata, dict) else None
+    yield from (one for one in (within, answer.get("response")) if isinstance(one, dict))
 
 
 def id_of(answer: Mapping[str, Any], kind: str) -> Any:

@@ -91,8 +91,9 @@ console.log(answer.text);""",
             ),
         ),
         "Answers and streams, chats, automatic function calling, structured output, `count_tokens` "
-        "and the list of models, on all five kinds of upstream.",
-        "Batches, which belong to an account of Google's; safety settings on other upstreams.",
+        "and the list of models, on all five kinds of upstream; files, cached contents and batches "
+        "on Google's.",
+        "Batches of embeddings; safety settings on other upstreams.",
         "`base_url` without a version: the SDKs add `/v1`, older ones `/v1beta`, and both work. "
         "Names of models must have no `?` and no `&`. `vertexai=True` with a base URL of one's own "
         "names no model in the path, and cannot be served.",

@@ -1,0 +1,243 @@
+"""Google's batches: their requests, which stand in the request that makes a batch or in a file that
+was uploaded, and what their service shows of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Raw
+
+from dragoman import jsontext
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.edge.auth import Caller
+from dragoman.endpoints.batch_lines import MOST_ANSWERS, MOST_REQUESTS, Lines, Results, Share
+from dragoman.endpoints.google_uploads import MODELS
+from dragoman.endpoints.multipart import Part
+from dragoman.jsontext import JsonError
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import to_json
+from dragoman.protocols.bound_ids import MOST_NAMED, named_in
+from dragoman.protocols.google_generate_content.spelling import member, snake
+from dragoman.protocols.raw import join_list, join_object, split_list, split_object, text_of
+from dragoman.serving.bound_notes import outputs_of, responses_file
+from dragoman.serving.limits.use import MOST_OUTPUT
+
+COUNTED: Final = ":generateContent"
+"""What is noted of a file whose lines were counted, and of an upload of such a file."""
+_GOOGLE: Final = CODECS["google_generate_content"]
+_AT: Final = "batch.inputConfig"
+
+
+class GoogleRequests:
+    """Counts the requests of one batch of `caller`: its `share` is for the one model of the batch,
+    `named` has the ids that requests name. `lowered`: some had no output limit, or a higher one
+    than the caller's."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._most = caller.most_output
+        self.share = Share("")
+        self.named: dict[str, None] = {}
+        self.lowered = False
+
+    def limited(self, request: Raw, at: str, sent: str) -> Raw:
+        """The next request, as it is sent for the model `sent`.
+
+        Raises:
+            InvalidRequest: it is not one.
+        """
+        members = _object(request, at)
+        if self._most is not None:
+            lowered = _GOOGLE.endpoint.limited(members, self._most)
+            self.lowered = self.lowered or lowered is not members
+            members = lowered
+        if "model" in members:
+            members = {**members, "model": Raw(to_json(MODELS + sent))}
+        self.count(members, at)
+        return Raw(join_object(members))
+
+    def count(self, members: Mapping[str, Raw], at: str) -> int:
+        """Count a request of these members. Returns its output limit, 0 if it has none.
+
+        Raises:
+            InvalidRequest: it cannot be sent.
+        """
+        share, text = self.share, bytes(join_object(members))
+        _GOOGLE.passthrough.check_names(members)
+        limit = _GOOGLE.endpoint.limits(members) or 0
+        answers = min(_GOOGLE.passthrough.choices(members), MOST_ANSWERS)
+        share.requests += 1
+        share.bytes += len(text)
+        share.output += min(limit, MOST_OUTPUT) * answers
+        share.unlimited += 0 if limit else answers
+        self.named |= dict.fromkeys(named_in(text))
+        if share.requests > MOST_REQUESTS:
+            raise InvalidRequest.at(at, f"the batch has more than {MOST_REQUESTS} requests")
+        if len(self.named) > MOST_NAMED:
+            raise InvalidRequest.at(at, f"the batch names more than {MOST_NAMED} files")
+        return limit
+
+
+class CountedFile:
+    """Counts the requests in a file of lines, `{"key", "request"}` each, while it comes in one
+    piece or more: none of it can be changed. `offset` bytes have come. It `is_whole` once the piece
+    has come that `ends` it."""
+
+    fields: Mapping[str, Part] = {}
+    parts: Sequence[Part] = ()
+
+    def __init__(self, caller: Caller) -> None:
+        self._most = caller.most_output
+        self.requests = GoogleRequests(caller)
+        self._lines = Lines(self._line)
+        self.offset = 0
+        self.ends = False
+        self.is_whole = False
+
+    def feed(self, data: bytes) -> None:
+        """Count more lines.
+
+        Raises:
+            InvalidRequest: one is no request that can be sent.
+        """
+        self.offset += len(data)
+        self._lines.feed(data)
+
+    def finish(self) -> None:
+        """A piece has ended.
+
+        Raises:
+            InvalidRequest: as `feed`.
+        """
+        if self.ends and not self.is_whole:
+            self._lines.finish()
+            self.is_whole = True
+
+    def _line(self, line: bytes, number: int) -> bytes:
+        at = f"line {number}"
+        try:
+            json.loads(line, object_pairs_hook=_once)
+            members = jsontext.members(line)
+        except (ValueError, RecursionError, JsonError):
+            problem = "is not a JSON object whose members each stand there once"
+            raise InvalidRequest.at(at, problem) from None
+        request = _object(members.get("request"), at)
+        if "model" in request:
+            raise InvalidRequest.at(at, "must name no model: the batch has one")
+        limit = self.requests.count(request, at)
+        if self._most is not None and not 0 < limit <= self._most:
+            problem = f"must have a maxOutputTokens of at most {self._most}, as this API key has"
+            raise InvalidRequest.at(at, problem)
+        return line
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object.
+
+    Raises:
+        ValueError: a member stands there twice.
+    """
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError
+    return made
+
+
+def batch_of(body: bytes, sent: str, requests: GoogleRequests) -> tuple[bytes, str]:
+    """The body of a request for a batch as it is sent, for the model `sent`, its `requests`
+    counted; and the name of the file that has them, if it is in a file.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    outer = _object(Raw(body), "")
+    batch = _object(member(outer, "batch"), "batch")
+    source = _object(member(batch, "inputConfig"), _AT)
+    file, given = text_of(member(source, "fileName")), member(source, "requests")
+    if bool(file) is (given is not None):
+        raise InvalidRequest.at(_AT, "must have either a fileName or requests")
+    if given is not None:
+        inlined = _object(given, f"{_AT}.requests")
+        listed = split_list(member(inlined, "requests"))
+        if not listed:
+            raise InvalidRequest.at(f"{_AT}.requests.requests", "must be a list of requests")
+        changed = []
+        for place, one in enumerate(listed):
+            at = f"{_AT}.requests.requests[{place}]"
+            wrapped = _object(one, at)
+            request = member(wrapped, "request")
+            if request is None:
+                raise InvalidRequest.at(at, "has no request")
+            changed.append(join_object({**wrapped, "request": requests.limited(request, at, sent)}))
+        inlined = {**inlined, "requests": join_list(changed)}
+        source = _with(source, "requests", join_object(inlined))
+    else:
+        source = _with(source, "fileName", Raw(to_json(file)))
+    batch = _with(batch, "inputConfig", join_object(source))
+    if "model" in batch:
+        batch = {**batch, "model": Raw(to_json(MODELS + sent))}
+    return bytes(join_object(_with(outer, "batch", join_object(batch)))), file
+
+
+def _with(members: Mapping[str, Raw], name: str, value: Raw) -> Mapping[str, Raw]:
+    """The members with one replaced, in whichever spelling it has, which is one.
+
+    Raises:
+        InvalidRequest: it has both.
+    """
+    other = snake(name)
+    if name != other and name in members and other in members:
+        raise InvalidRequest.at(other, f"is given twice, with {name}")
+    return {**members, name if name in members else other: value}
+
+
+def _object(raw: Raw | None, at: str) -> Mapping[str, Raw]:
+    found = split_object(raw)
+    if found is None:
+        raise InvalidRequest.at(at, "must be an object")
+    return found
+
+
+def shown_batch(content: bytes, names: Mapping[str, str]) -> bytes:
+    """A batch as its service shows it, with the clients' names of models, by the upstream's."""
+    try:
+        members = dict(jsontext.members(content))
+    except JsonError:
+        return content
+    results = Results(names)
+    if (metadata := split_object(members.get("metadata"))) is not None:
+        sent = text_of(metadata.get("model")).removeprefix(MODELS)
+        if sent in names:
+            metadata = {**metadata, "model": Raw(to_json(MODELS + names[sent]))}
+        if "output" in metadata:
+            metadata = {**metadata, "output": _renamed(metadata["output"], results)}
+        members["metadata"] = join_object(metadata)
+    if "response" in members:
+        members["response"] = _renamed(members["response"], results)
+    return bytes(join_object(members))
+
+
+def _renamed(output: Raw, results: Results) -> Raw:
+    """What came of a batch, with other names of models in answers that stand in it."""
+    outer = split_object(output)
+    inner = split_object(None if outer is None else outer.get(_INLINED))
+    listed = split_list(None if inner is None else inner.get(_INLINED))
+    if outer is None or inner is None or not listed:
+        return output
+    changed = join_list([Raw(results.line(bytes(one))) for one in listed])
+    return join_object({**outer, _INLINED: join_object({**inner, _INLINED: changed})})
+
+
+_INLINED: Final = "inlinedResponses"
+
+
+def output_of(answer: Mapping[str, Any]) -> tuple[Sequence[Any], str]:
+    """What came of a batch, as its service shows it: the answers that stand in it, or the name of
+    the file that has them."""
+    for output in outputs_of(answer):
+        inlined = output.get(_INLINED)
+        listed = inlined.get(_INLINED) if isinstance(inlined, dict) else None
+        if isinstance(listed, list):
+            return listed, ""
+    return (), responses_file(answer)
