@@ -15,8 +15,7 @@ from dragoman.accounts.credentials.io import Answer, Ask, Environment, Unanswere
 from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.owner import CredentialOwner
 from dragoman.accounts.credentials.place import Place
-from dragoman.accounts.credentials.rotating import LoginStore
-from dragoman.accounts.credentials.stored_logins import ReadLogins
+from dragoman.accounts.credentials.stored_logins import ReadLogins, StoredLogins
 from dragoman.config import Account, Upstream
 from dragoman.link.messages import Handlers, Peer
 from dragoman.link.owner import Owner
@@ -69,7 +68,7 @@ class Watch(Struct, frozen=True):
 
 
 def credentials_of(
-    link: Peer, client: UpstreamClient, watch: Watch, logins: LoginStore | None = None
+    link: Peer, client: UpstreamClient, watch: Watch, logins: StoredLogins | None = None
 ) -> Credentials:
     """The credentials of a worker that has this link to the owner; its client obtains them, and
     `logins` keeps what is replaced with each use."""

@@ -28,6 +28,8 @@ from dragoman.accounts.credentials.decide.refreshing import (
     Credential,
     CredentialError,
     CredentialFailure,
+    check_inputs,
+    inputs_of,
 )
 from dragoman.accounts.credentials.decide.signing import (
     AwsKeys,
@@ -36,13 +38,12 @@ from dragoman.accounts.credentials.decide.signing import (
     Signer,
     signed_headers,
 )
-from dragoman.accounts.credentials.io import Ask, Environment, Unanswered
-from dragoman.accounts.credentials.place import Place, check_inputs
+from dragoman.accounts.credentials.io import LOOPBACK, Ask, Environment
+from dragoman.accounts.credentials.place import Place
 from dragoman.config.credentials import AwsCredentials
 
 _KEY_S = 43_200
 _CONTAINERS = frozenset({"169.254.170.2", "169.254.170.23", "fd00:ec2::23"})
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _STS = "STS of AWS"
 _IMDS_S = 1.0
 _FILE_S = 60.0
@@ -102,10 +103,10 @@ class _Source:
         environment: Environment,
     ) -> None:
         self._settings = settings
-        self._world = environment
-        self._lack = failure
+        self._environment = environment
+        self._failure = failure
         self.region = region or environment.environ.get("AWS_REGION", "")
-        self._inputs = hashlib.sha256()
+        self._inputs: list[str] = []
 
     async def keys(self) -> Credential:
         settings = self._settings
@@ -122,22 +123,20 @@ class _Source:
             found = await self._assume(
                 found, settings.role_arn, settings.external_id or "", settings.session_name
             )
-        return replace(found, inputs=self._inputs.hexdigest()[:16])
+        return replace(found, inputs=inputs_of(*self._inputs))
 
     def _static(self, keys: AwsKeys) -> Credential:
         self._note(keys.id, keys.secret, keys.token)
-        return Credential(self._world.clock(), keys=keys)
+        return Credential(self._environment.clock(), keys=keys)
 
     def _note(self, *inputs: str) -> None:
         """What the keys depend on: others mean that they are tried again."""
-        for text in inputs:
-            self._inputs.update(f"{text}\0".encode())
+        self._inputs += inputs
 
     async def _chain(self) -> Credential:
-        environ = self._world.environ
-        id, secret = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
-        if id and secret:
-            return self._static(AwsKeys(id, secret, environ.get("AWS_SESSION_TOKEN", "")))
+        environ = self._environment.environ
+        if (found := self._of_environment()) is not None:
+            return found
         file, role = environ.get("AWS_WEB_IDENTITY_TOKEN_FILE"), environ.get("AWS_ROLE_ARN")
         if file and role:
             name = environ.get("AWS_ROLE_SESSION_NAME", self._settings.session_name)
@@ -152,20 +151,29 @@ class _Source:
             return await self._container()
         return await self._instance()
 
+    def _of_environment(self) -> Credential | None:
+        environ = self._environment.environ
+        id, secret = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
+        if not id or not secret:
+            return None
+        return self._static(AwsKeys(id, secret, environ.get("AWS_SESSION_TOKEN", "")))
+
     # Files
 
     async def _profiles(self) -> dict[str, dict[str, str]]:
         """All profiles of both files; sessions of single sign-on as `sso-session NAME`."""
-        environ = self._world.environ
+        environ = self._environment.environ
         config = environ.get("AWS_CONFIG_FILE", "~/.aws/config")
         shared = environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
         found: dict[str, dict[str, str]] = {}
         for path, prefix in ((config, "profile "), (shared, "")):
-            if not await self._world.exists(path):
+            if not await self._environment.exists(path):
                 continue
             parser = configparser.RawConfigParser(default_section="\0")
             try:
-                parser.read_string((await self._world.read(path, "its profile file")).decode())
+                parser.read_string(
+                    (await self._environment.read(path, "its profile file")).decode()
+                )
             except (configparser.Error, UnicodeDecodeError):
                 raise unavailable("its profile file is not in the form of AWS") from None
             for section in parser.sections():
@@ -205,8 +213,10 @@ class _Source:
         if "aws_access_key_id" in profile:
             return self._of_keys(profile)
         if command := profile.get("credential_process"):
-            output = await self._world.run(shlex.split(command), {}, 30.0)
-            return aws_of(json_object(output, "its command"), "its command", self._world.clock())
+            output = await self._environment.run(shlex.split(command), {}, 30.0)
+            return aws_of(
+                json_object(output, "its command"), "its command", self._environment.clock()
+            )
         raise unavailable("its profile has no keys, role, single sign-on or command")
 
     def _of_keys(self, profile: Profile) -> Credential:
@@ -223,11 +233,8 @@ class _Source:
         return replace(found, refresh_at=found.made_at + _FILE_S)
 
     async def _named_source(self, name: str) -> Credential:
-        environ = self._world.environ
-        if name == "Environment" and environ.get("AWS_ACCESS_KEY_ID"):
-            token = environ.get("AWS_SESSION_TOKEN", "")
-            secret = environ.get("AWS_SECRET_ACCESS_KEY", "")
-            return self._static(AwsKeys(environ["AWS_ACCESS_KEY_ID"], secret, token))
+        if name == "Environment" and (found := self._of_environment()) is not None:
+            return found
         if name == "EcsContainer":
             return await self._container()
         if name == "Ec2InstanceMetadata":
@@ -237,7 +244,7 @@ class _Source:
     # Roles
 
     def _sts(self) -> str:
-        given = self._world.environ.get("AWS_ENDPOINT_URL_STS")
+        given = self._environment.environ.get("AWS_ENDPOINT_URL_STS")
         if given:
             return given.rstrip("/")
         suffix = "amazonaws.com.cn" if self.region.startswith("cn-") else "amazonaws.com"
@@ -257,7 +264,7 @@ class _Source:
         return await self._ask_sts(fields, by.keys)
 
     async def _web_identity(self, file: str, role: str, session: str) -> Credential:
-        token = (await self._world.read(file, "its web identity token")).decode().strip()
+        token = (await self._environment.read(file, "its web identity token")).decode().strip()
         self._note(token)
         fields = {
             "Action": "AssumeRoleWithWebIdentity",
@@ -271,9 +278,7 @@ class _Source:
 
     async def _ask_sts(self, fields: Mapping[str, str], keys: AwsKeys | None) -> Credential:
         self._note(*fields.values())
-        inputs = self._inputs.hexdigest()[:16]
-        check_inputs(inputs, self._lack)
-        now, url = self._world.clock(), self._sts()
+        now, url = self._environment.clock(), self._sts()
         body = urlencode(fields).encode()
         headers: tuple[tuple[str, str], ...] = (
             ("content-type", "application/x-www-form-urlencoded; charset=utf-8"),
@@ -282,36 +287,32 @@ class _Source:
             signed = signed_headers(urlsplit(url).netloc, headers)
             signer = Signer(keys, Scope(self.region or "us-east-1", "sts"))
             headers += signer.headers(Signable("POST", "/", signed, body), now)
-        answer = await self._world.fetch(Ask("POST", f"{url}/", headers, body), _STS)
-        if answer.status != 200:
-            error = refusal(answer.status, answer.body, _STS, _LASTING)
-            raise CredentialError(error.problem, str(error), inputs)
+        ask, inputs = Ask("POST", f"{url}/", headers, body), inputs_of(*self._inputs)
+        answer = await self._environment.granted(ask, _STS, _LASTING, inputs, self._failure)
         return sts_of(answer.body, _STS, now)
 
     # The machine
 
     async def _container(self) -> Credential:
-        environ, who = self._world.environ, "the container's service of credentials"
+        environ, who = self._environment.environ, "the container's service of credentials"
         relative = environ.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
         url = environ.get("AWS_CONTAINER_CREDENTIALS_FULL_URI", "")
         if relative:
             url = f"http://169.254.170.2{relative}"
         parts = urlsplit(url)
-        if parts.scheme != "https" and parts.hostname not in _CONTAINERS | _LOOPBACK:
+        if parts.scheme != "https" and parts.hostname not in _CONTAINERS | LOOPBACK:
             raise CredentialError("refused", f"{who} is at an address that is not allowed")
         token = environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", "")
         if file := environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
-            token = (await self._world.read(file, "the container's token")).decode().strip()
+            token = (await self._environment.read(file, "the container's token")).decode().strip()
         if token and not is_token(token):
             raise CredentialError("refused", "the container's token cannot be sent in a header")
         headers = (("authorization", token),) if token else ()
-        answer = await self._world.fetch(Ask("GET", url, headers, is_direct=True), who)
-        if answer.status != 200:
-            raise unavailable(f"{who} failed with status {answer.status}")
-        return aws_of(json_object(answer.body, who), who, self._world.clock())
+        body = await self._environment.body_of(Ask("GET", url, headers, is_direct=True), who)
+        return aws_of(json_object(body, who), who, self._environment.clock())
 
     async def _instance(self) -> Credential:
-        environ, who = self._world.environ, "the instance's metadata service"
+        environ, who = self._environment.environ, "the instance's metadata service"
         if environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
             raise unavailable("no keys of AWS were found")
         base = environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip(
@@ -321,19 +322,15 @@ class _Source:
 
         async def got(method: str, path: str, header: tuple[str, str]) -> str:
             ask = Ask(method, f"{base}/latest/{path}", (header,), b"", _IMDS_S, is_direct=True)
-            try:
-                answer = await self._world.ask(ask)
-            except Unanswered:
-                raise unavailable(f"no keys of AWS were found, and {who} does not answer") from None
-            if answer.status != 200:
-                raise unavailable(f"{who} failed with status {answer.status}: has it a role?")
-            return answer.body.decode("utf-8", "replace").strip()
+            absent = f"no keys of AWS were found, and {who} does not answer"
+            body = await self._environment.body_of(ask, who, absent, ": has it a role?")
+            return body.decode("utf-8", "replace").strip()
 
         token = "x-aws-ec2-metadata-token", await got("PUT", "api/token", lifetime)
         roles = "meta-data/iam/security-credentials/"
         role = (await got("GET", roles, token)).partition("\n")[0]
         found = json_object((await got("GET", f"{roles}{quote(role)}", token)).encode(), who)
-        now = self._world.clock()
+        now = self._environment.clock()
         credential = aws_of(found, who, now)
         if credential.expires_at <= now:
             # In an outage it hands out what it has, which the services go on to accept.
@@ -350,17 +347,17 @@ class _Source:
         digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()
         path = f"~/.aws/sso/cache/{digest}.json"
         login = CredentialError("login_needed", "its single sign-on has ended: run `aws sso login`")
-        if not await self._world.exists(path):
+        if not await self._environment.exists(path):
             raise login
-        cached = json_object(await self._world.read(path, "its single sign-on"), who)
-        token, now = str(cached.get("accessToken", "")), self._world.clock()
+        cached = json_object(await self._environment.read(path, "its single sign-on"), who)
+        token, now = str(cached.get("accessToken", "")), self._environment.clock()
         self._note(token)
-        inputs = self._inputs.hexdigest()[:16]
-        check_inputs(inputs, self._lack)
+        inputs = inputs_of(*self._inputs)
+        check_inputs(inputs, self._failure)
         ends = moment(str(cached.get("expiresAt", "")))
         if not is_token(token) or ends is None or ends <= now:
             raise CredentialError(login.problem, str(login), inputs)
-        base = self._world.environ.get(
+        base = self._environment.environ.get(
             "AWS_ENDPOINT_URL_SSO", f"https://portal.sso.{region}.amazonaws.com"
         )
         asked = {
@@ -368,7 +365,9 @@ class _Source:
             "account_id": profile.get("sso_account_id", ""),
         }
         url = f"{base.rstrip('/')}/federation/credentials?{urlencode(asked)}"
-        answer = await self._world.fetch(Ask("GET", url, (("x-amz-sso_bearer_token", token),)), who)
+        answer = await self._environment.fetch(
+            Ask("GET", url, (("x-amz-sso_bearer_token", token),)), who
+        )
         if answer.status == 401:
             raise CredentialError(login.problem, str(login), inputs)
         if answer.status != 200:

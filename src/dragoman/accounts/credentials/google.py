@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -14,10 +13,9 @@ from msgspec.structs import replace
 from dragoman.accounts.credentials.aws import caller_identity, obtain_aws
 from dragoman.accounts.credentials.decide.answers import (
     bearer,
+    bearer_of,
     json_object,
     moment,
-    refusal,
-    token_of,
     unavailable,
 )
 from dragoman.accounts.credentials.decide.jwt import private_key, signed
@@ -25,9 +23,10 @@ from dragoman.accounts.credentials.decide.refreshing import (
     Credential,
     CredentialError,
     CredentialFailure,
+    inputs_of,
 )
-from dragoman.accounts.credentials.io import Ask, Environment, Unanswered
-from dragoman.accounts.credentials.place import Place, check_inputs
+from dragoman.accounts.credentials.io import LOOPBACK, Ask, Environment
+from dragoman.accounts.credentials.place import Place
 from dragoman.config.credentials import AwsCredentials, GoogleCredentials
 
 _REGION = re.compile(r"[a-z0-9-]{1,40}")
@@ -63,7 +62,7 @@ async def obtain_google(
     if path is None:
         return await _from_metadata(settings, environment)
     text = await environment.read(path, "its file")
-    inputs = hashlib.sha256(text).hexdigest()[:16]
+    inputs = inputs_of(text)
     source = _Source(settings, inputs, failure, environment)
     found = await source.of(json_object(text, "its file"))
     return replace(found, inputs=inputs)
@@ -87,17 +86,13 @@ async def _from_metadata(settings: GoogleCredentials, environment: Environment) 
     ask = Ask(
         "GET", f"http://{host}{path}", (("metadata-flavor", "Google"),), b"", 3.0, is_direct=True
     )
-    try:
-        answer = await environment.ask(ask)
-    except Unanswered:
-        why = f"no file of credentials was found, and {_METADATA} does not answer"
-        raise unavailable(why) from None
+    absent = f"no file of credentials was found, and {_METADATA} does not answer"
+    answer = await environment.fetch(ask, _METADATA, absent)
     if answer.headers.get("metadata-flavor") != "Google":
         raise unavailable(f"what answers in place of {_METADATA} is another server")
     if answer.status != 200:
         raise unavailable(f"{_METADATA} failed with status {answer.status}")
-    token, found = token_of(json_object(answer.body, _METADATA), _METADATA, environment.clock())
-    return bearer(found, token)
+    return bearer_of(answer.body, _METADATA, environment.clock())
 
 
 class _Source:
@@ -112,8 +107,8 @@ class _Source:
     ) -> None:
         self._settings = settings
         self._inputs = inputs
-        self._lack = failure
-        self._world = environment
+        self._failure = failure
+        self._environment = environment
 
     async def of(self, file: Mapping[str, Any]) -> Credential:
         kind = file.get("type")
@@ -132,7 +127,7 @@ class _Source:
         raise self._refused(f"its file is of a type that is not known: {str(kind)[:40]}")
 
     async def _service_account(self, file: Mapping[str, Any]) -> Credential:
-        environment, email = self._world, _text(file, "client_email")
+        environment, email = self._environment, _text(file, "client_email")
         key = private_key(_text(file, "private_key").encode(), "its file")
         now = environment.clock()
         header = {"alg": "RS256", "kid": _text(file, "private_key_id")}
@@ -144,8 +139,7 @@ class _Source:
         audience = url if _is_here(url) else _TOKEN_URL
         claims |= {"scope": self._settings.scope, "aud": audience}
         fields = {"grant_type": JWT_BEARER, "assertion": signed(claims, header, key)}
-        token, found = await self._token(url, fields)
-        return bearer(found, token)
+        return await self._token(url, fields)
 
     async def _user(self, file: Mapping[str, Any]) -> Credential:
         fields = {
@@ -154,10 +148,10 @@ class _Source:
             "client_secret": _text(file, "client_secret"),
             "refresh_token": _text(file, "refresh_token"),
         }
-        token, found = await self._token(str(file.get("token_uri") or _TOKEN_URL), fields)
+        found = await self._token(str(file.get("token_uri") or _TOKEN_URL), fields)
         project = file.get("quota_project_id")
         more = (("x-goog-user-project", str(project)),) if project else ()
-        return bearer(found, token, *more)
+        return replace(found, headers=(*found.headers, *more))
 
     async def _external(self, file: Mapping[str, Any]) -> Credential:
         source = file.get("credential_source")
@@ -173,13 +167,12 @@ class _Source:
             "subject_token": subject,
             "subject_token_type": _text(file, "subject_token_type"),
         }
-        token, found = await self._token(_text(file, "token_url"), fields)
-        found = bearer(found, token)
+        found = await self._token(_text(file, "token_url"), fields)
         return await self._impersonated(found, str(impersonation)) if impersonation else found
 
     async def _subject(self, file: Mapping[str, Any], source: Mapping[str, Any]) -> str:
         """The token that is exchanged."""
-        environment = self._world
+        environment = self._environment
         if str(source.get("environment_id", "")).startswith("aws"):
             return await self._aws_subject(file, source)
         if "executable" in source:
@@ -189,10 +182,7 @@ class _Source:
         elif "url" in source:
             url = self._allowed(str(source["url"]), google_only=False)
             headers = tuple((str(k), str(v)) for k, v in dict(source.get("headers") or {}).items())
-            answer = await environment.fetch(Ask("GET", url, headers), "its source of tokens")
-            if answer.status != 200:
-                raise unavailable(f"its source of tokens failed with status {answer.status}")
-            text = answer.body
+            text = await environment.body_of(Ask("GET", url, headers), "its source of tokens")
         else:
             raise self._refused("its file names no source of tokens that is known")
         form = source.get("format")
@@ -202,7 +192,7 @@ class _Source:
         return text.decode("utf-8", "replace").strip()
 
     async def _aws_subject(self, file: Mapping[str, Any], source: Mapping[str, Any]) -> str:
-        environment = self._world
+        environment = self._environment
         region = environment.environ.get("AWS_REGION") or environment.environ.get(
             "AWS_DEFAULT_REGION", ""
         )
@@ -218,7 +208,7 @@ class _Source:
         return caller_identity(found.keys, region, _text(file, "audience"), environment.clock())
 
     async def _printed(self, file: Mapping[str, Any], executable: Any) -> str:
-        environment, variable = self._world, "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES"
+        environment, variable = self._environment, "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES"
         if environment.environ.get(variable) != "1":
             raise self._refused(f"its file names a program, which is only run with {variable}=1")
         settings = executable if isinstance(executable, dict) else {}
@@ -240,26 +230,22 @@ class _Source:
         return str(printed.get("id_token") or printed.get("saml_response") or "")
 
     async def _impersonated(self, source: Credential, url: str) -> Credential:
-        environment = self._world
+        environment = self._environment
         body = msgspec.json.encode({"scope": [self._settings.scope], "lifetime": f"{_LIFE_S}s"})
         headers = (JSON, *source.headers)
-        answer = await environment.fetch(Ask("POST", self._allowed(url), headers, body), _WHO)
-        if answer.status != 200:
-            raise self._error_of(answer.status, answer.body)
+        ask = Ask("POST", self._allowed(url), headers, body)
+        answer = await environment.granted(ask, _WHO, _LASTING, self._inputs)
         found = json_object(answer.body, _WHO)
         token, ends = found.get("accessToken"), moment(str(found.get("expireTime", "")))
         if not isinstance(token, str) or ends is None:
             raise unavailable(f"{_WHO} answered without a usable accessToken")
         return bearer(Credential(environment.clock(), ends), token)
 
-    async def _token(self, url: str, fields: Mapping[str, str]) -> tuple[str, Credential]:
-        check_inputs(self._inputs, self._lack)
-        environment = self._world
+    async def _token(self, url: str, fields: Mapping[str, str]) -> Credential:
         ask = Ask("POST", self._allowed(url), (FORM,), urlencode(fields).encode())
-        answer = await environment.fetch(ask, _WHO)
-        if answer.status != 200:
-            raise self._error_of(answer.status, answer.body)
-        return token_of(json_object(answer.body, _WHO), _WHO, environment.clock())
+        environment, inputs = self._environment, self._inputs
+        answer = await environment.granted(ask, _WHO, _LASTING, inputs, self._failure)
+        return bearer_of(answer.body, _WHO, environment.clock())
 
     def _allowed(self, url: str, *, google_only: bool = True) -> str:
         """An address of a file that may be called: `https`, or of this machine.
@@ -272,10 +258,6 @@ class _Source:
         if _is_here(url) or (url.startswith("https://") and (is_google or not google_only)):
             return url
         raise self._refused("its file names an address that is not Google's")
-
-    def _error_of(self, status: int, body: bytes) -> CredentialError:
-        error = refusal(status, body, _WHO, _LASTING)
-        return CredentialError(error.problem, str(error), self._inputs)
 
     def _refused(self, why: str) -> CredentialError:
         return CredentialError("refused", why, self._inputs)
@@ -291,9 +273,4 @@ def _text(file: Mapping[str, Any], name: str) -> str:
 def _is_here(url: str) -> bool:
     """Whether an address is of this machine: tests and proxies of one's own."""
     parts = urlsplit(url)
-    return parts.scheme == "http" and parts.hostname in (
-        "127.0.0.1",
-        "localhost",
-        "::1",
-        "169.254.169.254",
-    )
+    return parts.scheme == "http" and parts.hostname in LOOPBACK | {"169.254.169.254"}

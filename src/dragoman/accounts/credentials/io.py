@@ -12,11 +12,18 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from dragoman.accounts.credentials.decide.refreshing import CredentialError
+from dragoman.accounts.credentials.decide.answers import refusal
+from dragoman.accounts.credentials.decide.refreshing import (
+    CredentialError,
+    CredentialFailure,
+    check_inputs,
+)
 from dragoman.canonical.masking import Mask
 from dragoman.config.files import read_bytes
 
 _log = logging.getLogger("dragoman.accounts")
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 _MOST_OUTPUT = 64 * 1024
 _PASSED_ON = (
@@ -72,8 +79,8 @@ class Environment:
         self.clock = clock
         self.environ = environ
 
-    async def fetch(self, ask: Ask, who: str) -> Answer:
-        """Ask `who` for something.
+    async def fetch(self, ask: Ask, who: str, absent: str = "") -> Answer:
+        """Ask `who` for something. `absent` is the reason if there is no answer; empty: just that.
 
         Raises:
             CredentialError: there is no answer.
@@ -81,7 +88,41 @@ class Environment:
         try:
             return await self._fetch(ask)
         except Unanswered as error:
-            raise CredentialError("unavailable", f"{who} does not answer ({error})") from None
+            why = absent or f"{who} does not answer ({error})"
+            raise CredentialError("unavailable", why) from None
+
+    async def body_of(self, ask: Ask, who: str, absent: str = "", hint: str = "") -> bytes:
+        """As `fetch`: the body of an answer with status 200. `hint` ends the reason if it has
+        another.
+
+        Raises:
+            CredentialError: there is none.
+        """
+        answer = await self.fetch(ask, who, absent)
+        if answer.status != 200:
+            why = f"{who} failed with status {answer.status}{hint}"
+            raise CredentialError("unavailable", why)
+        return answer.body
+
+    async def granted(
+        self,
+        ask: Ask,
+        who: str,
+        lasting: Mapping[str, str],
+        inputs: str = "",
+        failure: CredentialFailure | None = None,
+    ) -> Answer:
+        """The answer of an issuer, `who`, that has granted what it was asked for. It is not asked
+        again with the `inputs` that it refused for good; `lasting` is as for `refusal`.
+
+        Raises:
+            CredentialError: it has not.
+        """
+        check_inputs(inputs, failure)
+        answer = await self.fetch(ask, who)
+        if answer.status not in (200, 201):
+            raise refusal(answer.status, answer.body, who, lasting, inputs)
+        return answer
 
     async def ask(self, ask: Ask) -> Answer:
         """As `fetch`.

@@ -4,8 +4,6 @@ print."""
 from __future__ import annotations
 
 import base64
-import hashlib
-import secrets
 from math import inf
 from typing import Any
 from urllib.parse import quote_plus, urlencode
@@ -17,6 +15,7 @@ from dragoman.accounts.credentials.decide.answers import (
     UNKNOWN_LIFE_S,
     aws_of,
     bearer,
+    bearer_of,
     is_token,
     json_object,
     moment,
@@ -24,24 +23,19 @@ from dragoman.accounts.credentials.decide.answers import (
     token_of,
     unavailable,
 )
-from dragoman.accounts.credentials.decide.jwt import private_key, signed
+from dragoman.accounts.credentials.decide.jwt import client_assertion, private_key
 from dragoman.accounts.credentials.decide.refreshing import (
     Credential,
     CredentialError,
     CredentialFailure,
+    inputs_of,
 )
 from dragoman.accounts.credentials.google import FORM, JSON, JWT_BEARER, TOKEN_EXCHANGE
 from dragoman.accounts.credentials.io import Ask, Environment, Unanswered
 from dragoman.accounts.credentials.messages import Obtain
-from dragoman.accounts.credentials.place import Place, check_inputs
-from dragoman.accounts.credentials.rotating import (
-    ENDED,
-    NOT_HERE,
-    LoginStore,
-    NotRedeemed,
-    Redeemed,
-    renewed,
-)
+from dragoman.accounts.credentials.place import Place
+from dragoman.accounts.credentials.rotating import ENDED, Redeemed, renewed
+from dragoman.accounts.credentials.stored_logins import NOT_HERE, StoredLogins
 from dragoman.config.credentials import CommandCredentials, OAuthCredentials
 from dragoman.protocols.base import auth_header
 
@@ -54,7 +48,6 @@ _LASTING = {
     "invalid_grant": "its login has ended: sign in again",
     "invalid_scope": "its scope is not known",
 }
-_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _JWT = "urn:ietf:params:oauth:token-type:jwt"
 
 
@@ -68,14 +61,10 @@ async def obtain_oauth(
     """
     fields, headers = await _request(settings, environment)
     depends = [f"{name}={value}" for name, value in fields.items() if name != "client_assertion"]
-    print_of = hashlib.sha256("\0".join([*depends, str(headers)]).encode()).hexdigest()[:16]
-    check_inputs(print_of, failure)
-    answer = await environment.fetch(_asked(settings, fields, headers), _WHO)
-    if answer.status not in (200, 201):
-        error = refusal(answer.status, answer.body, _WHO, _LASTING)
-        raise CredentialError(error.problem, str(error), print_of)
-    token, found = token_of(json_object(answer.body, _WHO), _WHO, environment.clock())
-    return replace(bearer(found, token), inputs=print_of)
+    inputs = inputs_of(*depends, str(headers))
+    ask = _asked(settings, fields, headers)
+    answer = await environment.granted(ask, _WHO, _LASTING, inputs, failure)
+    return replace(bearer_of(answer.body, _WHO, environment.clock()), inputs=inputs)
 
 
 def _asked(
@@ -92,7 +81,7 @@ async def obtain_renewed(
     name: str,
     asked: Obtain,
     environment: Environment,
-    logins: LoginStore | None,
+    logins: StoredLogins | None,
 ) -> Credential:
     """An access token for a refresh token, which is replaced.
 
@@ -102,7 +91,7 @@ async def obtain_renewed(
     if logins is None:
         raise unavailable(NOT_HERE)
 
-    async def redeem(token: str) -> Redeemed:
+    async def redeem(token: str) -> Redeemed | CredentialError:
         fields, headers = await _request(settings, environment)
         fields |= {"grant_type": "refresh_token", "refresh_token": token}
         try:
@@ -110,9 +99,9 @@ async def obtain_renewed(
         except Unanswered as error:
             if error.was_sent:
                 raise CredentialError("login_needed", ENDED) from None
-            raise NotRedeemed(unavailable(f"{_WHO} does not answer ({error})")) from None
+            return unavailable(f"{_WHO} does not answer ({error})")
         if answer.status not in (200, 201):
-            raise NotRedeemed(refusal(answer.status, answer.body, _WHO, _LASTING))
+            return refusal(answer.status, answer.body, _WHO, _LASTING)
         found = json_object(answer.body, _WHO)
         access, credential = token_of(found, _WHO, environment.clock())
         following = found.get("refresh_token")
@@ -166,23 +155,13 @@ async def _client_assertion(settings: OAuthCredentials, environment: Environment
     key = private_key(
         await environment.read(settings.private_key, "its private key"), "its private_key"
     )
-    client, now = settings.client_id or "", int(environment.clock())
-    claims = {
-        "iss": client,
-        "sub": client,
-        "aud": settings.token_url,
-        "jti": secrets.token_hex(16),
-        "iat": now,
-        "exp": now + _ASSERTION_S,
-    }
+    client = settings.client_id or ""
     header = {"alg": "RS256" if _is_rsa(key) else "ES256"}
     if settings.private_key_id is not None:
         header["kid"] = settings.private_key_id
-    return {
-        "client_id": client,
-        "client_assertion_type": _ASSERTION,
-        "client_assertion": signed(claims, header, key),
-    }
+    now, url = environment.clock(), settings.token_url
+    shown = client_assertion(client, url, now, _ASSERTION_S, header, key)
+    return {"client_id": client, **shown}
 
 
 def _is_rsa(key: Any) -> bool:
@@ -214,7 +193,7 @@ async def obtain_printed(
         found = replace(found, refresh_at=now + settings.refresh_s)
     elif found.expires_at == inf:
         found = replace(found, refresh_at=now + UNKNOWN_LIFE_S)
-    return replace(found, inputs=hashlib.sha256(output).hexdigest()[:16])
+    return replace(found, inputs=inputs_of(output))
 
 
 _EXEC = "client.authentication.k8s.io/v1"

@@ -6,11 +6,6 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dragoman.accounts.credentials.decide.refreshing import (
-    LASTING,
-    CredentialError,
-    CredentialFailure,
-)
 from dragoman.accounts.credentials.decide.signing import Scope
 from dragoman.config import Account, Secret, Upstream
 from dragoman.config.aws_hosts import region_and_name
@@ -51,13 +46,3 @@ def place_of(account: Account, upstream: Upstream) -> Place:
     proxy = next((one for one in proxies if one is not None), None)
     url, style = account.base_url(upstream), upstream.auth or "bearer"
     return Place(url, style, account.region or "", proxy)
-
-
-def check_inputs(inputs: str, failure: CredentialFailure | None) -> None:
-    """Do not ask again with what was refused for good.
-
-    Raises:
-        CredentialError: it was refused.
-    """
-    if failure is not None and failure.problem in LASTING and inputs and failure.inputs == inputs:
-        raise CredentialError(failure.problem, failure.why, inputs)

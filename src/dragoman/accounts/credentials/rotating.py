@@ -10,19 +10,22 @@ has read: of several, one can.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.accounts.credentials.decide.refreshing import Credential, CredentialError
+from dragoman.accounts.credentials.decide.refreshing import (
+    Credential,
+    CredentialError,
+    check_inputs,
+    inputs_of,
+)
 from dragoman.accounts.credentials.io import Environment
 from dragoman.accounts.credentials.messages import Obtain
-from dragoman.accounts.credentials.place import check_inputs
+from dragoman.accounts.credentials.stored_logins import StoredLogins
 
 REDEEMING_S = 30.0
 """Seconds after which a process that redeems a token has ended."""
@@ -30,7 +33,6 @@ _LOOK_AGAIN_S = 0.25
 _STORE_TRIES = 20
 
 ENDED = "its login was being renewed when the gateway or the connection ended: sign in again"
-NOT_HERE = "its login is renewed only by a gateway that serves, with a store"
 
 
 class StoredLogin(Struct, frozen=True, omit_defaults=True):
@@ -45,26 +47,6 @@ class StoredLogin(Struct, frozen=True, omit_defaults=True):
     credential: Credential | None = None
 
 
-class LoginStore(Protocol):
-    """A store of the logins of accounts, by the name of the account. A login is passed as it was
-    read, and replaced only if it is still the same."""
-
-    async def read(self, name: str) -> tuple[bytes | None, bytes]:
-        """The stored login, sealed and opened; None and empty if there is none.
-
-        Raises:
-            CredentialError: it cannot be read.
-        """
-
-    async def swap(self, name: str, before: bytes | None, after: bytes) -> bytes | None:
-        """Replace the login if `before`, sealed, is what is stored. Returns the new one sealed;
-        None if another was stored meanwhile.
-
-        Raises:
-            CredentialError: it cannot be written.
-        """
-
-
 class Redeemed(Struct, frozen=True):
     """What a refresh token was redeemed for; `token` is the one that replaces it, empty if it may
     be redeemed again."""
@@ -73,20 +55,13 @@ class Redeemed(Struct, frozen=True):
     token: str = ""
 
 
-class NotRedeemed(Exception):
-    """A refresh token was not redeemed: the server refused it, or did not receive it."""
-
-    def __init__(self, error: CredentialError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-Redeem = Callable[[str], Awaitable[Redeemed]]
-"""Redeems a refresh token; raises `NotRedeemed`, or `CredentialError` if that is unknown."""
+Redeem = Callable[[str], Awaitable[Redeemed | CredentialError]]
+"""Redeems a refresh token. Returns the error if the server refused it, or did not receive it;
+raises `CredentialError` if it is unknown whether it was redeemed."""
 
 
 async def renewed(
-    logins: LoginStore,
+    logins: StoredLogins,
     name: str,
     given: str,
     asked: Obtain,
@@ -98,38 +73,55 @@ async def renewed(
     Raises:
         CredentialError: there is none.
     """
-    mark = hashlib.sha256(given.encode()).hexdigest()[:16]
+    first = StoredLogin(inputs_of(given), given)
+    found = await _found_or_claimed(logins, name, first, asked, environment, once=True)
+    return found if isinstance(found, Credential) else await _redeemed(logins, name, *found, redeem)
+
+
+async def _found_or_claimed(
+    logins: StoredLogins,
+    name: str,
+    first: StoredLogin,
+    asked: Obtain,
+    environment: Environment,
+    *,
+    once: bool,
+) -> Credential | tuple[bytes, StoredLogin]:
+    """The stored credential if it needs no refresh yet, else the login, for which nobody else may
+    obtain one now: it is stored so, sealed as returned. `first` is the login if none of the same
+    configuration is stored; `once`: its token may be redeemed only once.
+
+    Raises:
+        CredentialError: there is none, or the store cannot be used.
+    """
     while True:
         sealed, text = await logins.read(name)
-        stored = msgspec.msgpack.decode(text, type=StoredLogin) if text else None
-        if stored is None or stored.given != mark:
-            # Nobody has signed in before, or somebody has signed in again.
-            stored = StoredLogin(mark, given)
+        stored = msgspec.msgpack.decode(text, type=StoredLogin) if text else first
+        if stored.given != first.given:
+            stored = first  # Somebody has signed in again.
         now = environment.clock()
         if stored.credential is not None and _is_new(stored.credential, asked.dead, now):
             return stored.credential
-        if stored.redeeming:
-            # Clocks of instances differ.
-            if abs(now - stored.redeeming) < REDEEMING_S:
-                await asyncio.sleep(_LOOK_AGAIN_S)
-                continue
-            raise CredentialError("login_needed", ENDED, mark)
-        check_inputs(mark, asked.failure)
+        # Clocks of instances differ.
+        if stored.redeeming and abs(now - stored.redeeming) < REDEEMING_S:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            continue
+        if once and stored.redeeming:
+            raise CredentialError("login_needed", ENDED, first.given)
+        check_inputs(first.given, asked.failure)
         claim = await logins.swap(name, sealed, _written(replace(stored, redeeming=now)))
         if claim is not None:
-            return await _redeemed(logins, name, claim, stored, redeem)
+            return claim, replace(stored, redeeming=0.0)
 
 
 async def _redeemed(
-    logins: LoginStore, name: str, claim: bytes, stored: StoredLogin, redeem: Redeem
+    logins: StoredLogins, name: str, claim: bytes, stored: StoredLogin, redeem: Redeem
 ) -> Credential:
     """Redeem the token of `stored`, which nobody else does: `claim` says so in the store."""
-    try:
-        found = await redeem(stored.token)
-    except NotRedeemed as refused:
+    found = await redeem(stored.token)
+    if isinstance(found, CredentialError):
         await logins.swap(name, claim, _written(stored))
-        error = refused.error
-        raise CredentialError(error.problem, str(error), stored.given) from None
+        raise CredentialError(found.problem, str(found), stored.given)
     credential = replace(found.credential, inputs=stored.given)
     after = replace(stored, token=found.token or stored.token, credential=credential)
     for left in reversed(range(_STORE_TRIES)):
@@ -145,7 +137,7 @@ async def _redeemed(
 
 
 async def shared(
-    logins: LoginStore,
+    logins: StoredLogins,
     name: str,
     given: str,
     asked: Obtain,
@@ -158,24 +150,14 @@ async def shared(
     Raises:
         CredentialError: there is none.
     """
-    mark = hashlib.sha256(given.encode()).hexdigest()[:16]
+    first = StoredLogin(inputs_of(given), "")
     try:
-        while True:
-            sealed, text = await logins.read(name)
-            stored = msgspec.msgpack.decode(text, type=StoredLogin) if text else None
-            if stored is None or stored.given != mark:
-                stored = StoredLogin(mark, "")
-            now = environment.clock()
-            if stored.credential is not None and _is_new(stored.credential, asked.dead, now):
-                return stored.credential
-            if not stored.redeeming or abs(now - stored.redeeming) >= REDEEMING_S:
-                claim = await logins.swap(name, sealed, _written(replace(stored, redeeming=now)))
-                if claim is not None:
-                    break
-            await asyncio.sleep(_LOOK_AGAIN_S)
+        found = await _found_or_claimed(logins, name, first, asked, environment, once=False)
     except CredentialError:
         return await obtain()
-    after = replace(stored, redeeming=0.0)
+    if isinstance(found, Credential):
+        return found
+    claim, after = found
     try:
         credential = await obtain()
         after = replace(after, credential=credential)

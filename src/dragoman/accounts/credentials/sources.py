@@ -13,7 +13,8 @@ from dragoman.accounts.credentials.io import Environment
 from dragoman.accounts.credentials.messages import Obtain
 from dragoman.accounts.credentials.oauth import obtain_oauth, obtain_printed, obtain_renewed
 from dragoman.accounts.credentials.place import Place
-from dragoman.accounts.credentials.rotating import LoginStore, shared
+from dragoman.accounts.credentials.rotating import shared
+from dragoman.accounts.credentials.stored_logins import StoredLogins
 from dragoman.config import Account
 from dragoman.config.credentials import (
     AwsCredentials,
@@ -29,7 +30,7 @@ async def obtain(
     place: Place,
     asked: Obtain,
     environment: Environment,
-    logins: LoginStore | None = None,
+    logins: StoredLogins | None = None,
 ) -> Credential:
     """A credential of an account, for requests that are sent to `place`. `logins` keeps what
     instances share; None: nothing can be kept.
@@ -37,36 +38,26 @@ async def obtain(
     Raises:
         CredentialError: there is none.
     """
+    settings, failure = account.credentials, asked.failure
+    assert settings is not None
     try:
-        return await _obtained(account, place, asked, environment, logins)
+        settings = await asyncio.to_thread(reread, settings)
+        if isinstance(settings, AwsCredentials):
+            assume = partial(obtain_aws, settings, place, failure, environment)
+            if settings.role_arn is None or logins is None:
+                return await assume()
+            given = f"{account.fingerprint} {place.url} {place.region}"
+            return await shared(logins, account.name, given, asked, assume, environment)
+        if isinstance(settings, GoogleCredentials):
+            return await obtain_google(settings, place, failure, environment)
+        if isinstance(settings, AzureCredentials):
+            return await obtain_azure(settings, place, failure, environment)
+        if isinstance(settings, CommandCredentials):
+            return await obtain_printed(settings, place, environment)
+        if settings.grant == "refresh_token":
+            return await obtain_renewed(settings, account.name, asked, environment, logins)
+        return await obtain_oauth(settings, failure, environment)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         # Its message may have what was read.
         why = f"its files or what it was answered cannot be read ({type(error).__name__})"
         raise CredentialError("unavailable", why) from None
-
-
-async def _obtained(
-    account: Account,
-    place: Place,
-    asked: Obtain,
-    environment: Environment,
-    logins: LoginStore | None,
-) -> Credential:
-    assert account.credentials is not None
-    settings = await asyncio.to_thread(reread, account.credentials)
-    failure = asked.failure
-    if isinstance(settings, AwsCredentials):
-        assume = partial(obtain_aws, settings, place, failure, environment)
-        if settings.role_arn is None or logins is None:
-            return await assume()
-        given = f"{account.fingerprint} {place.url} {place.region}"
-        return await shared(logins, account.name, given, asked, assume, environment)
-    if isinstance(settings, GoogleCredentials):
-        return await obtain_google(settings, place, failure, environment)
-    if isinstance(settings, AzureCredentials):
-        return await obtain_azure(settings, place, failure, environment)
-    if isinstance(settings, CommandCredentials):
-        return await obtain_printed(settings, place, environment)
-    if settings.grant == "refresh_token":
-        return await obtain_renewed(settings, account.name, asked, environment, logins)
-    return await obtain_oauth(settings, failure, environment)

@@ -7,10 +7,11 @@ from typing import Any, Protocol, TypeVar
 
 from dragoman.accounts.cipher import AccountCipher, SealError
 from dragoman.accounts.credentials.decide.refreshing import CredentialError
-from dragoman.accounts.credentials.rotating import NOT_HERE
 from dragoman.accounts.store import Store, StoreError
 
 T = TypeVar("T")
+
+NOT_HERE = "its login is renewed only by a gateway that serves, with a store"
 
 
 class AskStore(Protocol):
@@ -20,14 +21,19 @@ class AskStore(Protocol):
 
 
 class StoredLogins:
-    """Implements `dragoman.accounts.credentials.rotating.LoginStore`."""
+    """A store of the logins of accounts, by the name of the account. A login is passed as it was
+    read, and replaced only if it is still the same."""
 
     def __init__(self, ask: AskStore, cipher: AccountCipher) -> None:
         self._ask = ask
         self._cipher = cipher
 
     async def read(self, name: str) -> tuple[bytes | None, bytes]:
-        """See `LoginStore.read`."""
+        """The stored login, sealed and opened; None and empty if there is none.
+
+        Raises:
+            CredentialError: it cannot be read.
+        """
 
         def read(store: Store) -> tuple[bytes | None, bytes]:
             sealed = store.credential(name)
@@ -36,7 +42,12 @@ class StoredLogins:
         return await self._asked(read)
 
     async def swap(self, name: str, before: bytes | None, after: bytes) -> bytes | None:
-        """See `LoginStore.swap`."""
+        """Replace the login if `before`, sealed, is what is stored. Returns the new one sealed;
+        None if another was stored meanwhile.
+
+        Raises:
+            CredentialError: it cannot be written.
+        """
 
         def swap(store: Store) -> bytes | None:
             sealed = self._cipher.seal_credential(after, name)
@@ -62,5 +73,5 @@ class ReadLogins(StoredLogins):
         super().__init__(ask, cipher)
 
     async def swap(self, name: str, before: bytes | None, after: bytes) -> bytes | None:
-        """See `LoginStore.swap`."""
+        """See `StoredLogins.swap`."""
         raise CredentialError("unavailable", NOT_HERE)

@@ -70,25 +70,37 @@ def bearer(credential: Credential, token: str, *more: tuple[str, str]) -> Creden
     return replace(credential, headers=(("authorization", f"Bearer {token}"), *more))
 
 
+def bearer_of(body: bytes, who: str, now: float) -> Credential:
+    """The credential of an answer with a bearer token.
+
+    Raises:
+        CredentialError: it has none.
+    """
+    token, credential = token_of(json_object(body, who), who, now)
+    return bearer(credential, token)
+
+
 def is_token(text: str) -> bool:
     """Whether a text may be sent as a token."""
     return bool(text) and len(text) <= _LONGEST_TOKEN and text.isascii() and text.isprintable()
 
 
-def refusal(status: int, body: bytes, who: str, lasting: Mapping[str, str]) -> CredentialError:
+def refusal(
+    status: int, body: bytes, who: str, lasting: Mapping[str, str], inputs: str = ""
+) -> CredentialError:
     """The error for an answer with an error status. `lasting` are codes of errors after which a
-    person has to act, and what to do."""
+    person has to act, and what to do; `inputs` the print of what was asked with."""
     code, text = error_words(body)
     # Anything else may quote a secret that was sent.
     code = code if _CODE.fullmatch(code) else ""
     for known, advice in lasting.items():
         if known in code or known in text:
             problem: Problem = "login_needed" if known == "invalid_grant" else "refused"
-            return CredentialError(problem, f"{who} refused ({code or known}): {advice}")
+            return CredentialError(problem, f"{who} refused ({code or known}): {advice}", inputs)
     shown = code or f"status {status}"
     if status in (400, 401, 403):
-        return CredentialError("refused", f"{who} refused: {shown}")
-    return unavailable(f"{who} failed with status {status}")
+        return CredentialError("refused", f"{who} refused: {shown}", inputs)
+    return CredentialError("unavailable", f"{who} failed with status {status}", inputs)
 
 
 def error_words(body: bytes) -> tuple[str, str]:

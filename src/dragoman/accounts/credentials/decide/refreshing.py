@@ -6,6 +6,7 @@ wait for the next one.
 
 from __future__ import annotations
 
+import hashlib
 from math import inf
 from typing import Literal
 
@@ -20,7 +21,7 @@ HARD_S = 30.0
 FIRST_RETRY_S = 5.0
 LONGEST_RETRY_S = 60.0
 
-Problem = Literal["expired", "refused", "unavailable", "login_needed", "clock"]
+Problem = Literal["expired", "refused", "unavailable", "login_needed"]
 """Why there is no credential. `expired`: the source has none that is still valid, and will have
 another; `unavailable`: the source cannot be reached or fails; `refused` and `login_needed`: nothing
 changes until a person acts."""
@@ -101,3 +102,19 @@ def next_failure(
     """The failure after a source has failed once more."""
     failures = 1 if before is None else before.failures + 1
     return CredentialFailure(error.problem, str(error), now, failures, error.inputs)
+
+
+def inputs_of(*parts: str | bytes) -> str:
+    """The print of what a source is asked with."""
+    texts = (part.encode() if isinstance(part, str) else part for part in parts)
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
+
+
+def check_inputs(inputs: str, failure: CredentialFailure | None) -> None:
+    """Do not ask again with what was refused for good.
+
+    Raises:
+        CredentialError: it was refused.
+    """
+    if failure is not None and failure.problem in LASTING and inputs and failure.inputs == inputs:
+        raise CredentialError(failure.problem, failure.why, inputs)
