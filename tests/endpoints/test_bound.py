@@ -14,7 +14,9 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from msgspec.structs import replace
 
+from dragoman.config import Storage
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
@@ -26,6 +28,7 @@ from tests.endpoints.bound import (
     batch_lines,
     gateways,
 )
+from tests.endpoints.serving import config, sdk, serving, upstream
 from tests.gateway.http import call
 
 SAID: list[Any] = [{"role": "user", "content": "Hi"}]
@@ -387,6 +390,26 @@ def test_no_form_and_no_encoding_hides_a_file_of_another(opened: Gateways) -> No
     body = json.dumps({"file_id": own})
     assert post(below, "application/json; charset=utf-16", body.encode()) == 200
     assert "utf-16" not in dict(service.last.headers)["content-type"]
+
+
+def test_what_was_made_elsewhere_passes_where_one_client_has_one_account(
+    service: RunningSimulator, tmp_path: Path
+) -> None:
+    """And is its own from when it was seen."""
+    made = config(upstream("sim", service.base_url))
+    made = replace(made, storage=Storage(path=str(tmp_path / "store.db")))
+    with openai.OpenAI(base_url=f"{service.base_url}/v1", api_key="sk-sim-account") as direct:
+        files = [direct.files.create(file=b"x", purpose="user_data").id for _ in range(2)]
+    with serving(made) as (gateway, _):
+        mine = sdk(gateway)
+        assert mine.files.content(files[0]).read() == b"x"
+        assert mine.vector_stores.create(name="s", file_ids=files).id
+        assert not list(mine.files.list())
+        assert mine.files.retrieve(files[0]).id == files[0]
+        assert [one.id for one in mine.files.list()] == files[:1]
+        assert mine.files.delete(files[1]).deleted
+        with pytest.raises(openai.NotFoundError):
+            mine.files.retrieve("file-none")
 
 
 _LIMITS = """

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Secret, Storage
 from dragoman.endpoints.realtime import calls
+from dragoman.lab.simulator.realtime import Call as SimulatedCall
 from dragoman.lab.simulator.realtime import Realtime
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
@@ -210,6 +211,39 @@ def test_what_is_asked_of_a_call_goes_to_its_account(
     assert keys == {begun}
     with session(gateway, f"call_id={name}"):
         pass
+
+
+def test_a_call_that_begins_at_the_vendor_is_counted_from_when_it_is_accepted(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    """Calls of SIP, where one client has one account; else nobody knows whose they are."""
+    vendor = fresh(simulator)
+    for name in ("rtc_sip", "rtc_busy"):
+        vendor.calls[name] = SimulatedCall({"model": "sim-voice"})
+    with (
+        gateway_over(simulator, keys=("sk-one", "sk-two")) as (gateway, _),
+        client(gateway) as sdk,
+        pytest.raises(openai.NotFoundError, match="not known whose it is") as raised,
+    ):
+        sdk.realtime.calls.accept("rtc_sip", type="realtime", model="voice")
+    assert raised.value.code == "call_id_not_found"
+    assert not vendor.calls["rtc_sip"].actions
+    with gateway_over(simulator, folder=tmp_path) as (gateway, lines), client(gateway) as sdk:
+        sdk.realtime.calls.reject("rtc_busy", status_code=486)
+        sdk.realtime.calls.accept("rtc_sip", type="realtime", model="voice")
+        asked = next(one for one in simulator.requests if one.path.endswith("/accept"))
+        assert asked.json["model"] == "sim-voice"
+        (watching,) = vendor.calls["rtc_sip"].watching
+        watching.clock.loop.call_soon_threadsafe(watching.begin)
+        watching.clock.loop.call_soon_threadsafe(watching.answer)
+        until(lambda: answers(lines))
+        assert answers(lines)[0]["usage"]["input"] == 150
+        sdk.realtime.calls.hangup("rtc_sip")
+        with pytest.raises(openai.NotFoundError):
+            sdk.realtime.calls.hangup("rtc_none")
+    assert vendor.calls["rtc_busy"].actions == ["reject"]
+    assert not vendor.calls["rtc_busy"].watching
+    assert vendor.calls["rtc_sip"].actions[:2] == ["accept", "hangup"]
 
 
 def test_a_call_ends_with_the_budget_and_with_the_gateway(

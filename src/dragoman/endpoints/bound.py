@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -13,7 +14,6 @@ from msgspec.structs import replace
 from dragoman import jsontext
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
-from dragoman.config import Upstream
 from dragoman.edge.errors import Headers, refusal
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.endpoints.batch_lines import Results, check_path, path_of
@@ -35,13 +35,12 @@ from dragoman.endpoints.google_uploads import (
 from dragoman.endpoints.members import replaced
 from dragoman.endpoints.streams import deliver_bytes
 from dragoman.endpoints.table import UPLOADING, Row
-from dragoman.endpoints.vendors import endpoints_of, is_spoken
 from dragoman.endpoints.wire import gateway_url, path_at
 from dragoman.protocols.base import to_json
 from dragoman.protocols.bound_ids import not_held
 from dragoman.protocols.fields import JsonObject
 from dragoman.serving.answers import MOST_BYTES
-from dragoman.serving.bindings import service_at
+from dragoman.serving.bindings import LONGEST_ID
 from dragoman.serving.bound_notes import BATCHES, SECOND_FORM, Noted, id_of, things_in
 from dragoman.storage.bound import BoundId, Page
 from dragoman.upstream.request import BodySource
@@ -49,8 +48,6 @@ from dragoman.upstream.response import UpstreamResponse
 
 _log = logging.getLogger("dragoman.gateway")
 
-UPSTREAM = b"x-dragoman-upstream"
-"""Header in which a client names the upstream that is to make something."""
 _PASSED = (b"openai-beta", b"range")
 """Headers of clients that are passed on besides those of the protocol."""
 _FILE_NAME = "batch.inputConfig.fileName"
@@ -90,7 +87,7 @@ class BoundThings:
         elif name:
             name = call.row.collection + name
         # An unknown id is refused before a body is read.
-        (thing,) = await self._bindings.own([name], call.caller) if name else (None,)
+        (thing,) = await self._own(call, [name]) if name else (None,)
         sending = await self._bodies.read(call.row, call.incoming, call.caller, thing)
         try:
             await self._send(call, thing, sending)
@@ -126,7 +123,7 @@ class BoundThings:
     async def _send(self, call: EndpointCall, thing: BoundId | None, sending: Sending) -> None:
         row, caller = call.row, call.caller
         call.size = len(sending.body)
-        used = await self._bindings.own(sending.named, caller)
+        used = await self._own(call, sending.named)
         if thing is not None:
             used.insert(0, thing)
         if used:
@@ -137,7 +134,7 @@ class BoundThings:
                 call.only, upstream = pinned.only, pinned.upstream.name
             call.plans = [self._exchange.plan_at(caller, upstream)]
         else:
-            chosen = self._chosen(call) if sending.plan is None else sending.plan.upstream
+            chosen = self._exchange.chosen(call) if sending.plan is None else sending.plan.upstream
             call.plans = [self._exchange.plan_at(caller, chosen.name)]
             call.only = await self._usual_account(call)
         call.follow(call.plans[0])
@@ -217,32 +214,21 @@ class BoundThings:
             share.requests, share.bytes = counted.requests, counted.bytes
             share.output, share.unlimited = counted.output, counted.unlimited
 
-    def _chosen(self, call: EndpointCall) -> Upstream:
-        """The upstream that makes something: the one that the client names, or the only service
-        that has the endpoint.
+    async def _own(self, call: EndpointCall, names: Sequence[str]) -> list[BoundId]:
+        """The caller's things of these names, each once; what was made past the gateway is one
+        where there is nobody else whose it could be.
 
         Raises:
-            DragomanError: NOT_FOUND: none has it.
-            InvalidRequest: several have, and the client names none of them.
+            DragomanError: NOT_FOUND: one is not the caller's.
         """
-        caller = call.caller
-        wanted = call.incoming.headers.get(UPSTREAM, b"").decode("latin-1")
-        found = [
-            one
-            for one in self._bindings.upstreams
-            if call.row.capability in endpoints_of(one)
-            and is_spoken(call.incoming.codec, one)
-            and (caller.upstreams is None or one.name in caller.upstreams)
-            and self._exchange.upstreams.pool.size(one.name)
-            and wanted in ("", one.name)
-        ]
-        if not found:
-            message = f"No upstream has {call.row.path} ({call.row.capability})."
-            raise DragomanError(Fault(FaultKind.NOT_FOUND, message, code="unsupported_endpoint"))
-        if len({service_at(one.base_url) for one in found}) > 1:
-            names = ", ".join(one.name for one in found)
-            raise InvalidRequest.at(UPSTREAM.decode(), f"name one of these upstreams: {names}")
-        return found[0]
+        found = await self._bindings.find(names, call.caller) if names else {}
+        return [found.get(name) or self._elsewhere(call, name) for name in dict.fromkeys(names)]
+
+    def _elsewhere(self, call: EndpointCall, name: str) -> BoundId:
+        account = self._exchange.elsewhere(call)
+        if account is None or len(name) > LONGEST_ID:
+            raise not_held(name)
+        return BoundId(name=name, owner=call.caller.owner, account=account.name)
 
     async def _usual_account(self, call: EndpointCall) -> str:
         """The account to ask for something new: the one that made what the client has, so that one

@@ -96,17 +96,14 @@ class ClientSecrets:
         if self._sync is not None:
             await self._save(_CALL + name.encode(), secret)
 
-    async def find_call(self, name: str, client: str) -> ClientSecret:
-        """Which account has a call of a client's.
+    async def find_call(self, name: str, client: str) -> ClientSecret | None:
+        """Which account has a call of a client's; None if there is no such call.
 
         Raises:
-            DragomanError: there is no such call, or the store cannot be asked.
+            DragomanError: the store cannot be asked.
         """
         found = await self.find(_CALL + name.encode())
-        if found is None or found.client != client:
-            message = f"No session found for call_id: {name[:100]}"
-            raise refusal(FaultKind.NOT_FOUND, message, code="call_id_not_found")
-        return found
+        return None if found is None or found.client != client else found
 
     async def find(self, value: bytes) -> ClientSecret | None:
         """What a secret is for; None if there is none, or it has ended.
@@ -168,3 +165,12 @@ def _bound(id: str) -> str:
 def _away() -> DragomanError:
     message = "Client secrets cannot be used at the moment."
     return refusal(FaultKind.OVERLOADED, message, code="server_error", retry_after=5.0)
+
+
+def unknown_call(name: str) -> DragomanError:
+    """The error for a call that is not known here as the client's."""
+    message = (
+        f"No session found for call_id: {name[:100]}. It was begun neither through this gateway nor"
+        " where there is one client and one account alone, so it is not known whose it is."
+    )
+    return refusal(FaultKind.NOT_FOUND, message, code="call_id_not_found")

@@ -19,6 +19,7 @@ from dragoman.canonical.errors import (
     UpstreamError,
 )
 from dragoman.canonical.usage import Usage
+from dragoman.config import Account, Upstream
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest, while_connected
@@ -29,11 +30,12 @@ from dragoman.endpoints.parts import Parts
 from dragoman.endpoints.pricing import charge_of
 from dragoman.endpoints.table import Repeat
 from dragoman.endpoints.usage import Measured
-from dragoman.endpoints.vendors import endpoints_of
+from dragoman.endpoints.vendors import endpoints_of, is_spoken
 from dragoman.limits.rules import Expected, Rules
 from dragoman.protocols.numbers import token_count
 from dragoman.serving.answers import read_error
 from dragoman.serving.attempts import Attempts, GaveUp, note_abandoned
+from dragoman.serving.bindings import service_at
 from dragoman.serving.exchange import READ_ON_S, SHUTTING_DOWN
 from dragoman.serving.failures import (
     BODY_PASSED,
@@ -76,6 +78,8 @@ _CONTENT = frozenset(
 _REFUSED_BEFORE = (401, 402, 403, 429)
 """Statuses of a request that was surely not begun, as it was refused for its account."""
 _BUSY, _NOT_FOUND = 503, 404
+_UPSTREAM = b"x-dragoman-upstream"
+"""Header in which a client names the upstream that is to make something."""
 
 
 class EndpointExchange:
@@ -120,6 +124,46 @@ class EndpointExchange:
             raise unsupported(call, plan)
         call.incoming.options = plan.settings.options
         call.follow(call.plans[0])
+
+    def chosen(self, call: EndpointCall) -> Upstream:
+        """The upstream that makes something: the one that the client names, or the only service
+        that has the endpoint.
+
+        Raises:
+            DragomanError: NOT_FOUND: none has it.
+            InvalidRequest: several have, and the client names none of them.
+        """
+        caller = call.caller
+        wanted = call.incoming.headers.get(_UPSTREAM, b"").decode("latin-1")
+        found = [
+            one
+            for one in self.upstreams.ids.upstreams
+            if call.row.capability in endpoints_of(one)
+            and is_spoken(call.incoming.codec, one)
+            and (caller.upstreams is None or one.name in caller.upstreams)
+            and self.upstreams.pool.size(one.name)
+            and wanted in ("", one.name)
+        ]
+        if not found:
+            message = f"No upstream has {call.row.path} ({call.row.capability})."
+            raise DragomanError(Fault(FaultKind.NOT_FOUND, message, code="unsupported_endpoint"))
+        if len({service_at(one.base_url) for one in found}) > 1:
+            names = ", ".join(one.name for one in found)
+            raise InvalidRequest.at(_UPSTREAM.decode(), f"name one of these upstreams: {names}")
+        return found[0]
+
+    def elsewhere(self, call: EndpointCall) -> Account | None:
+        """The account that has what was made past the gateway, and is asked for by this call: where
+        there is one client and one account of the upstream that could have it. None: whose it is
+        cannot be known."""
+        try:
+            upstream = self.chosen(call)
+        except DragomanError:
+            return None
+        if not self.upstreams.ids.passes_all(upstream.name):
+            return None
+        accounts = self.upstreams.pool.accounts()
+        return next(one for one in accounts if one.upstream == upstream.name)
 
     def plan_at(self, caller: Caller, upstream: str) -> Plan:
         """The plan of a caller's requests to an upstream that name no model."""

@@ -24,7 +24,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import media_type
 from dragoman.endpoints.call import EndpointCall
-from dragoman.endpoints.client_secrets import LIFE_S, ClientSecret
+from dragoman.endpoints.client_secrets import LIFE_S, ClientSecret, unknown_call
 from dragoman.endpoints.delivery import read_part
 from dragoman.endpoints.exchange import EndpointExchange
 from dragoman.endpoints.members import replaced
@@ -141,7 +141,7 @@ class RealtimeCalls:
     # Calls
 
     async def _begin_call(self, call: EndpointCall, body: bytes) -> None:
-        incoming, caller = call.incoming, call.caller
+        incoming = call.incoming
         secret = await presented_secret(self._parts.secrets(), incoming)
         media = incoming.headers.get(b"content-type", b"")
         if media_type(media) not in _OFFERS:
@@ -174,22 +174,8 @@ class RealtimeCalls:
             name = answer.headers.get("location", "").rstrip("/").rpartition("/")[2]
             if not name:
                 raise UpstreamError.unreadable("it does not name the call")
-            expires = time.time() + _CALL_S
-            kept = ClientSecret(caller.name, call.model, lease.account.name, "", expires)
-            try:
-                await self._parts.secrets().keep_call(name, kept)
-                socket = await open_socket(self._exchange, call, lease, {"call_id": name})
-            except BaseException:
-                # Nobody would count it.
-                await self._hang_up(lease.account.name, name)
-                raise
-            watched = _Watched(socket, meter)
+            await self._watch(call, lease, name, meter)
             begun = True
-            task = incoming.clock.loop.create_task(
-                watched.run(lambda: self._hang_up(lease.account.name, name))
-            )
-            self._parts.watching.add(task)
-            task.add_done_callback(self._parts.watching.discard)
             headers = [(b"location", f"/v1/realtime/calls/{name}".encode())]
             incoming.reply(answer.status, content, headers, b"content-type: application/sdp\r\n")
 
@@ -198,6 +184,27 @@ class RealtimeCalls:
         finally:
             if not begun:
                 await meter.finish(None)
+
+    async def _watch(self, call: EndpointCall, lease: Lease, name: str, meter: Meter) -> None:
+        """Count a call as long as it lasts. One that cannot be counted is ended.
+
+        Raises:
+            Failure, DragomanError: it cannot be watched, or kept.
+        """
+        account, expires = lease.account.name, time.time() + _CALL_S
+        kept = ClientSecret(call.caller.name, call.model, account, "", expires)
+        try:
+            await self._parts.secrets().keep_call(name, kept)
+            socket = await open_socket(self._exchange, call, lease, {"call_id": name})
+        except BaseException:
+            await self._hang_up(account, name)
+            raise
+        watched = _Watched(socket, meter)
+        task = call.incoming.clock.loop.create_task(
+            watched.run(lambda: self._hang_up(account, name))
+        )
+        self._parts.watching.add(task)
+        task.add_done_callback(self._parts.watching.discard)
 
     async def _hang_up(self, account: str, name: str) -> None:
         """End a call, if it has not ended."""
@@ -212,24 +219,64 @@ class RealtimeCalls:
             _log.warning("a realtime call could not be ended: it may go on until its hour is over")
 
     async def _act(self, call: EndpointCall, body: bytes) -> None:
-        """Pass on what is asked of a call of this client's."""
+        """Pass on what is asked of a call of this client's. One that began at the vendor, by SIP,
+        is counted from when it is accepted."""
         incoming, name = call.incoming, call.parameters["id"]
         found = await self._parts.secrets().find_call(name, call.caller.name)
-        self._resolve(call, found.model)
-        call.only = found.account
-        await self._exchange.admit_unpriced(call)
+        begins = found is None and call.row.path.endswith("/accept")
+        if found is not None:
+            self._resolve(call, found.model)
+            call.only = found.account
+        else:
+            self._resolve_elsewhere(call, name, body if begins else None)
+        meter = None
+        if begins:
+            meter = Meter(self._exchange, call, self._parts.keys, self._parts.count)
+            await meter.admit_first()
+        else:
+            await self._exchange.admit_unpriced(call)
         if body.strip():
             if object_of(body) is None:
                 raise InvalidRequest.at("", "The body must be a JSON object.")
-            body = _renamed(body, call)
+            if call.model:
+                body = _renamed(body, call)
         path = call.row.path.removeprefix("/v1/realtime").replace("{id}", name)
         media = incoming.headers.get(b"content-type", b"application/json").decode("latin-1")
+        begun = False
 
         async def attempt(call: EndpointCall, lease: Lease) -> None:
+            nonlocal begun
             answer, content = await self._answer(call, lease, _posted(path, body, media))
+            if meter is not None:
+                await self._watch(call, lease, name, meter)
+                begun = True
             incoming.reply(answer.status, content)
 
-        await self._exchange.run(call, attempt)
+        try:
+            await self._exchange.run(call, attempt)
+        finally:
+            if meter is not None and not begun:
+                await meter.finish(None)
+
+    def _resolve_elsewhere(self, call: EndpointCall, name: str, session: bytes | None) -> None:
+        """Find where a call is that began at the vendor, for a session if one begins.
+
+        Raises:
+            DragomanError: NOT_FOUND: whose it is cannot be known, or the model is elsewhere.
+        """
+        account = self._exchange.elsewhere(call)
+        if account is None:
+            raise unknown_call(name)
+        if session is not None:
+            self._resolve(call, _model_of(session))
+            call.plans = [one for one in call.plans if one.upstream.name == account.upstream]
+            if not call.plans:
+                raise unknown_call(name)
+        else:
+            call.measured = Measured(Usage())
+            call.plans = [self._exchange.plan_at(call.caller, account.upstream)]
+        call.follow(call.plans[0])
+        call.only = account.name
 
     async def _answer(
         self,

@@ -16,7 +16,7 @@ from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.websockets import accepted
 from dragoman.endpoints.call import EndpointCall
-from dragoman.endpoints.client_secrets import ClientSecret, ClientSecrets
+from dragoman.endpoints.client_secrets import ClientSecret, ClientSecrets, unknown_call
 from dragoman.endpoints.exchange import EndpointExchange
 from dragoman.endpoints.realtime.meter import Meter
 from dragoman.endpoints.realtime.session import RealtimeSession
@@ -114,6 +114,8 @@ class RealtimeSockets:
             return _Opening(secret.model, secret.account, secret)
         if name := query.get("call_id"):
             found = await self._parts.secrets().find_call(name, caller.name)
+            if found is None:
+                raise unknown_call(name)
             return _Opening(found.model, found.account, call=name)
         model = query.get("model") or query.get("deployment") or ""
         if not model:
