@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import UpstreamError
@@ -54,25 +53,33 @@ async def read_part(call: EndpointCall, answer: UpstreamResponse, mask: Mask) ->
         return mask.secrets_in(await answer.read(MOST_BYTES, call.incoming.reserve))
 
 
-@contextmanager
-def reading(call: EndpointCall, answer: UpstreamResponse, mask: Mask) -> Iterator[None]:
+class reading:  # noqa: N801 (it is used as a function)
     """Within it a good answer is read, which is closed at the end.
 
     Raises:
         Failure: it broke off or is unusable, and nothing of it was sent to the client.
         CallError: it broke off after that.
     """
-    try:
-        yield
-    except CallError as error:
-        if call.incoming.status:
-            raise
-        raise failed_call(error, call.plan.upstream.name) from None
-    except UpstreamError as error:
-        raise unusable(mask.fault(error.fault)) from None
-    finally:
-        call.record.bytes_down = answer.received
-        answer.close()
+
+    __slots__ = ("_answer", "_call", "_mask")
+
+    def __init__(self, call: EndpointCall, answer: UpstreamResponse, mask: Mask) -> None:
+        self._call = call
+        self._answer = answer
+        self._mask = mask
+
+    def __enter__(self) -> None:
+        """Begin to read."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """End it."""
+        call = self._call
+        call.record.bytes_down = self._answer.received
+        self._answer.close()
+        if isinstance(error, CallError) and not call.incoming.status:
+            raise failed_call(error, call.plan.upstream.name) from None
+        if isinstance(error, UpstreamError):
+            raise unusable(self._mask.fault(error.fault)) from None
 
 
 def _is_passed(call: EndpointCall, answer: UpstreamResponse) -> bool:

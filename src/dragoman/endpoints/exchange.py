@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -54,7 +54,7 @@ from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.translation.estimate import estimate_bytes
 from dragoman.translation.named_models import models_besides
 from dragoman.upstream.errors import UNSENT_CAUSES, CallError
-from dragoman.upstream.request import UpstreamRequest
+from dragoman.upstream.request import BodySource, UpstreamRequest
 from dragoman.upstream.response import UpstreamResponse
 
 Attempt = Callable[[EndpointCall, Lease], Coroutine[Any, Any, None]]
@@ -288,7 +288,8 @@ class EndpointExchange:
             InvalidRequest: the request cannot be sent there.
         """
         plan = call.plans[place]
-        call.follow(plan)
+        if plan is not call.plan:
+            call.follow(plan)
         attempts.start(plan, only=call.only, following=call.plans[place + 1 :])
         while (lease := await attempts.next()) is not None:
             try:
@@ -378,11 +379,43 @@ class EndpointExchange:
             return refused(codec, answer.status, answer.headers, body)
 
         try:
-            return await builder.carry_out(ask), builder
+            outcome = await builder.carry_out(ask)
         except CallError as error:
             raise failed_call(error, call.plan.upstream.name) from None
         except UpstreamError as error:
             raise unusable(builder.mask.fault(error.fault)) from None
+        if isinstance(outcome, Failure):
+            raise outcome
+        return outcome, builder
+
+    async def post(
+        self,
+        call: EndpointCall,
+        lease: Lease,
+        path: str,
+        body: bytes | BodySource,
+        headers: Mapping[str, str],
+        *,
+        is_root: bool,
+    ) -> tuple[UpstreamResponse, UpstreamRequestBuilder]:
+        """As `send`, a POST with these headers and those of the client that its protocol passes
+        on."""
+        plan, codec = call.plan, call.incoming.codec
+        if codec.name == plan.upstream.codec.name:
+            headers = {**codec.endpoint.passed_on(call.incoming.headers), **headers}
+        return await self.send(
+            call,
+            lease,
+            lambda builder: builder.post(
+                path,
+                body,
+                headers,
+                stream=call.stream,
+                route=plan.target.headers,
+                proxy=lease.proxy,
+                is_root=is_root,
+            ),
+        )
 
     def _expected(self, call: EndpointCall, rules: Rules) -> tuple[Expected, int]:
         """What a call may come to, and of how many bytes its tokens are."""

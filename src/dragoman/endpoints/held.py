@@ -22,8 +22,6 @@ from dragoman.protocols.fields import decode_object
 from dragoman.protocols.numbers import token_count
 from dragoman.serving.failures import Failure
 from dragoman.serving.limits.responses import CLAMPED_HEADER
-from dragoman.serving.upstream_requests import UpstreamRequestBuilder
-from dragoman.upstream.response import UpstreamResponse
 
 
 class HeldBodies:
@@ -74,12 +72,13 @@ class HeldBodies:
             await self._send_all(call, lease, _wire(call, body))
 
     async def _send_all(self, call: EndpointCall, lease: Lease, wire: Wire) -> None:
-        answers = []
+        post, answers = self._exchange.post, []
+        own = {"accept": "*/*"} if call.row.stream == "bytes" and not call.stream else {}
         *others, last = wire.bodies
         for body in others:
-            answer, builder = await self._send(call, lease, wire, body)
+            answer, builder = await post(call, lease, wire.path, body, own, is_root=wire.is_root)
             answers.append(await read_part(call, answer, builder.mask))
-        answer, builder = await self._send(call, lease, wire, last)
+        answer, builder = await post(call, lease, wire.path, last, own, is_root=wire.is_root)
         await deliver(
             call,
             lease,
@@ -87,28 +86,6 @@ class HeldBodies:
             builder.mask,
             self._exchange.server,
             lambda body: wire.read([*answers, body]),
-        )
-
-    async def _send(
-        self, call: EndpointCall, lease: Lease, wire: Wire, body: bytes
-    ) -> tuple[UpstreamResponse, UpstreamRequestBuilder]:
-        headers = {}
-        if call.incoming.codec.name == call.plan.upstream.codec.name:
-            headers = call.incoming.codec.endpoint.passed_on(call.incoming.headers)
-        if call.row.stream == "bytes" and not call.stream:
-            headers["accept"] = "*/*"
-        return await self._exchange.send(
-            call,
-            lease,
-            lambda builder: builder.post(
-                wire.path,
-                body,
-                headers,
-                stream=call.stream,
-                route=call.plan.target.headers,
-                proxy=lease.proxy,
-                is_root=wire.is_root,
-            ),
         )
 
 

@@ -38,6 +38,10 @@ class Members(Mapping[str, Any]):
         except JsonError:
             return None
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """As of any mapping; most names that are asked for are not there."""
+        return self[name] if name in self.raw else default
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.raw)
 

@@ -75,27 +75,14 @@ class RelayedBodies:
         path, is_root = path_at(plan.upstream, call.row.path, plan.target.model)
         renamed = {} if plan.target.model == call.model else {"model": plan.target.model.encode()}
         body = upload.body(renamed)
-        headers = {}
-        if incoming.codec.name == plan.upstream.codec.name:
-            headers = incoming.codec.endpoint.passed_on(incoming.headers)
-        for name in (b"content-type", b"accept"):
-            if name in incoming.headers:
-                headers[name.decode()] = incoming.headers[name].decode("latin-1")
+        own = {
+            name.decode(): incoming.headers[name].decode("latin-1")
+            for name in (b"content-type", b"accept")
+            if name in incoming.headers
+        }
         is_signed = self._exchange.upstreams.builders.of(lease.account).signs_bodies
         sent = body if isinstance(body, bytes) or not is_signed else await body.whole(_MOST_SIGNED)
-        answer, builder = await self._exchange.send(
-            call,
-            lease,
-            lambda builder: builder.post(
-                path,
-                sent,
-                headers,
-                stream=call.stream,
-                route=plan.target.headers,
-                proxy=lease.proxy,
-                is_root=is_root,
-            ),
-        )
+        answer, builder = await self._exchange.post(call, lease, path, sent, own, is_root=is_root)
         # All fields have come by now, wherever they stand.
         call.members = _members_of(upload, incoming)
         await deliver(

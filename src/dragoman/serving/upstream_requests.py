@@ -7,7 +7,7 @@ from typing import Literal
 
 import dragoman
 from dragoman.accounts.credentials.account_credentials import Credentials, NoCredential
-from dragoman.accounts.credentials.authorising import Outcome, authoriser_of
+from dragoman.accounts.credentials.authorising import Authoriser, Outcome, authoriser_of
 from dragoman.accounts.credentials.decide.refreshing import Credential
 from dragoman.accounts.credentials.decide.signing import Signable, signed_headers
 from dragoman.accounts.credentials.place import place_of
@@ -173,25 +173,25 @@ class UpstreamRequestBuilder:
         except NoCredential as error:
             raise Unauthorised(str(error)) from None
 
-    async def carry_out(self, call: Callable[[], Awaitable[Outcome | Failure]]) -> Outcome:
+    def carry_out(
+        self, call: Callable[[], Awaitable[Outcome | Failure]]
+    ) -> Awaitable[Outcome | Failure]:
         """The outcome of a call, which is made once it can be authorised: once more, with another
         credential, if the first was refused as expired.
 
         Raises:
             Unauthorised: it cannot be authorised.
-            Failure: that which `call` has returned.
             Exception: `call`'s own.
         """
-        if self._authoriser is None:
-            outcome = await call()
-        else:
-            try:
-                outcome = await self._authoriser.carry_out(call, _refusal)
-            except NoCredential as error:
-                raise Unauthorised(str(error)) from None
-        if isinstance(outcome, Failure):
-            raise outcome
-        return outcome
+        return call() if self._authoriser is None else self._authorised(self._authoriser, call)
+
+    async def _authorised(
+        self, authoriser: Authoriser, call: Callable[[], Awaitable[Outcome | Failure]]
+    ) -> Outcome | Failure:
+        try:
+            return await authoriser.carry_out(call, _refusal)
+        except NoCredential as error:
+            raise Unauthorised(str(error)) from None
 
     def post(
         self,

@@ -183,6 +183,8 @@ async def open_socket(
         opened = await builder.carry_out(ask)
     except CallError as error:
         raise failed_call(error, upstream.name) from None
+    if isinstance(opened, Failure):
+        raise opened
     upstreams.pool.heard(lease, opened.headers)
     call.begins(lease)
     lease.succeeded()
