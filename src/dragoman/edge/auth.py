@@ -88,10 +88,15 @@ class Keyring:
         except Denied:
             return None
 
-    def named(self, name: str, digest: bytes | None = None) -> Caller:
-        """The caller of that name, for work that was begun with its key, whatever its address. With
-        a `digest` (see `digest_in`), only as long as that secret is good: an access token may have
-        lapsed since, but not its session.
+    def named(
+        self,
+        name: str,
+        digest: bytes | None = None,
+        address: str | None = None,
+    ) -> Caller:
+        """The caller of that name, for work that was begun with its key, from an `address`, or from
+        wherever if that is None. With a `digest` (see `digest_in`), only as long as that secret is
+        good: an access token may have lapsed since, but not its session.
 
         Raises:
             DragomanError: as `identify`.
@@ -103,8 +108,9 @@ class Keyring:
             raise self._denied(Denial.ENDED)
         if caller is None:
             raise self._denied(Denial.UNKNOWN)
-        for denial in caller.denials(time.time(), None):
-            if denial is not Denial.ELSEWHERE:
+        at = parse(address) if address is not None and caller.asks_address else None
+        for denial in caller.denials(time.time(), at):
+            if denial is not Denial.ELSEWHERE or address is not None:
                 raise self._denied(denial)
         return caller
 

@@ -186,6 +186,11 @@ class Lines:
         self._rest = bytearray()
         self.number = 0
 
+    @property
+    def held(self) -> int:
+        """Bytes of a line that has not ended."""
+        return len(self._rest)
+
     def feed(self, data: bytes) -> bytes:
         """The lines that ended, changed.
 

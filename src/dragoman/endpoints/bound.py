@@ -23,7 +23,7 @@ from dragoman.endpoints.bound_lists import ListForm, asked_ids, asked_page, list
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.delivery import reading
 from dragoman.endpoints.exchange import EndpointExchange
-from dragoman.endpoints.google_batches import COUNTED, shown_batch
+from dragoman.endpoints.google_batches import COUNTED, UNCOUNTED, shown_batch
 from dragoman.endpoints.google_uploads import (
     MODELS,
     UPLOAD_LIFE_S,
@@ -153,12 +153,12 @@ class BoundThings:
         if row.method == "DELETE" and row.makes and thing is not None and thing.due is not None:
             # What it came to cannot be learned any more afterwards.
             is_known = await self._batches.look(thing)
-            if thing.kind == "google_batch" and await self._batches.is_running(thing):
-                # Its service would go on with it, and show no more what it comes to.
-                raise InvalidRequest.at("", "This batch has not ended: cancel it first.")
             if not is_known:
                 message = "What this batch came to cannot be read at the moment: delete it later."
                 raise refusal(FaultKind.OVERLOADED, message)
+            if thing.kind == "google_batch" and await self._batches.is_running(thing):
+                # Its service would go on with it, and show no more what it comes to.
+                raise InvalidRequest.at("", "This batch has not ended: cancel it first.")
 
         if sending.file is None:
             call.upload = sending.upload
@@ -201,11 +201,7 @@ class BoundThings:
         """
         most = call.caller.most_output
         if file.path != COUNTED or not file.shares:
-            problem = (
-                "its requests were not counted: upload it here again, at once and without a break,"
-                " with the type application/jsonl"
-            )
-            raise InvalidRequest.at(_FILE_NAME, problem)
+            raise InvalidRequest.at(_FILE_NAME, file.problem or UNCOUNTED)
         if most is not None and not 0 < file.most <= most:
             problem = "its answers may be longer than this API key's: upload it with this key"
             raise InvalidRequest.at(_FILE_NAME, problem)
@@ -340,20 +336,26 @@ class BoundThings:
         return headers
 
     async def _noted_of_file(
-        self, call: EndpointCall, account: str, by: str, sending: Sending
+        self, call: EndpointCall, account: str, content: bytes, by: str, sending: Sending
     ) -> Noted:
         """What is noted of a file that was uploaded: of one of lines, what was counted of it, if
-        all is there and what it names is its client's."""
+        what it names is its client's."""
         counted = sending.counted
-        if counted is None or not counted.is_whole or not counted.requests.share.requests:
-            return Noted(by=by)
+        if counted is None or not counted.is_whole:
+            file = (jsontext.object_of(content) or {}).get("file")
+            name = id_of(file, "google_file") if isinstance(file, dict) else None
+            # It may be shown again.
+            known = await self._bindings.find([name], call.caller) if isinstance(name, str) else {}
+            return next((Noted.of(one.details) for one in known.values()), Noted(by=by))
+        problem = counted.problem
         try:
-            # Not all of it was known before the last piece was sent.
             used = await self._bindings.own(list(counted.requests.named), call.caller)
             if used:
                 self._bindings.one_account(used, account)
-        except DragomanError:
-            return Noted(by=by)
+        except DragomanError as error:
+            problem = problem or error.fault.message
+        if problem:
+            return Noted(by=by, problem=problem)
         shares, most = as_noted({"": counted.requests.share}), call.caller.most_output or 0
         return Noted(shares=shares, by=by, path=COUNTED, most=most)
 
@@ -403,7 +405,7 @@ class BoundThings:
         else:
             noted = Noted.of(thing.details)
         if row.body == "raw":
-            noted = await self._noted_of_file(call, account, noted.by, sending)
+            noted = await self._noted_of_file(call, account, content, noted.by, sending)
         if kind == "google_batch":
             names = {str(share[0]): model for model, share in noted.shares.items()}
             content = shown_batch(content, names)

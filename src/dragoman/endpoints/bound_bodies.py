@@ -19,7 +19,7 @@ from dragoman.endpoints.batch_lines import Requests, Share
 from dragoman.endpoints.batches import Batches
 from dragoman.endpoints.faces import FACES
 from dragoman.endpoints.google_batches import COUNTED, CountedFile, GoogleRequests, batch_of
-from dragoman.endpoints.google_uploads import CANCELLED, COMMAND, MODELS, OFFSET, declared_size
+from dragoman.endpoints.google_uploads import COMMAND, MODELS, OFFSET, declared_size
 from dragoman.endpoints.members import Members, replaced
 from dragoman.endpoints.table import Row
 from dragoman.endpoints.uploads import Unread, Upload, Uploads
@@ -42,8 +42,8 @@ _UNCHECKED = Fault(
     " checked: send each by itself.",
     code=FaultKind.POLICY_BLOCKED,
 )
-_MOST_COUNTED = 1000
-"""Files of lines that come in pieces at the same time."""
+_MOST_COUNTED, _HELD_AT_LEAST = 64 * 1024 * 1024, 64 * 1024
+"""Bytes that are held of files of lines between their pieces, and of each."""
 _IN_A_TURN = 100
 """Requests of a batch that are read before others have their turn."""
 
@@ -178,13 +178,9 @@ class BoundBodies:
         counted.ends = b"finalize" in commands
         if not counted.ends:
             self._counting[thing.name] = counted
-            while len(self._counting) > _MOST_COUNTED:
+            while sum(one.held + _HELD_AT_LEAST for one in self._counting.values()) > _MOST_COUNTED:
                 del self._counting[next(iter(self._counting))]
-        # Clients would send a piece again after an answer that does not say so.
-        incoming.shared.append(CANCELLED)
-        upload = await self._uploads.raw(incoming, counted)
-        incoming.shared.remove(CANCELLED)
-        return Sending(upload=upload, counted=counted, named=list(counted.requests.named))
+        return Sending(upload=await self._uploads.raw(incoming, counted), counted=counted)
 
     async def _batch_of_google(self, incoming: IncomingRequest, caller: Caller) -> Sending:
         """A batch of Google's, whose requests stand in it or in a file that it names."""

@@ -4,7 +4,7 @@ was uploaded, and what their service shows of them."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Raw
@@ -28,6 +28,11 @@ COUNTED: Final = ":generateContent"
 """What is noted of a file whose lines were counted, and of an upload of such a file."""
 _GOOGLE: Final = CODECS["google_generate_content"]
 _AT: Final = "batch.inputConfig"
+_LONGEST_PROBLEM: Final = 200
+UNCOUNTED: Final = (
+    "its requests were not counted: upload it here again, at once and without a break, with the"
+    " type application/jsonl"
+)
 
 
 class GoogleRequests:
@@ -82,7 +87,8 @@ class GoogleRequests:
 class CountedFile:
     """Counts the requests in a file of lines, `{"key", "request"}` each, while it comes in one
     piece or more: none of it can be changed. `offset` bytes have come. It `is_whole` once the piece
-    has come that `ends` it."""
+    has come that `ends` it. `problem` is why no batch can be made of it: it may be for something
+    else."""
 
     fields: Mapping[str, Part] = {}
     parts: Sequence[Part] = ()
@@ -94,25 +100,34 @@ class CountedFile:
         self.offset = 0
         self.ends = False
         self.is_whole = False
+        self.problem = ""
+
+    @property
+    def held(self) -> int:
+        """Bytes of a line that has not ended."""
+        return self._lines.held
 
     def feed(self, data: bytes) -> None:
-        """Count more lines.
-
-        Raises:
-            InvalidRequest: one is no request that can be sent.
-        """
+        """Count more lines."""
         self.offset += len(data)
-        self._lines.feed(data)
+        self._try(lambda: self._lines.feed(data))
 
     def finish(self) -> None:
-        """A piece has ended.
-
-        Raises:
-            InvalidRequest: as `feed`.
-        """
+        """A piece has ended."""
         if self.ends and not self.is_whole:
-            self._lines.finish()
+            self._try(self._lines.finish)
             self.is_whole = True
+            if not self.requests.share.requests:
+                self.problem = self.problem or "it has no requests"
+
+    def _try(self, count: Callable[[], bytes]) -> None:
+        if self.problem:
+            return
+        try:
+            count()
+        except InvalidRequest as error:
+            self.problem = error.fault.message[:_LONGEST_PROBLEM]
+            self._lines = Lines(self._line)
 
     def _line(self, line: bytes, number: int) -> bytes:
         at = f"line {number}"

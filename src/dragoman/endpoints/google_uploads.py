@@ -24,8 +24,6 @@ _SIZE: Final = f"{_PREFIX}header-content-length".encode()
 _MEDIA: Final = f"{_PREFIX}header-content-type".encode()
 COMMAND: Final = f"{_PREFIX}command".encode()
 OFFSET: Final = f"{_PREFIX}offset".encode()
-CANCELLED: Final = (f"{_PREFIX}status".encode(), b"cancelled")
-"""The header that says that an upload cannot be gone on with."""
 _MOST_FIELDS: Final = 20
 _MOST_DIGITS: Final = 18
 

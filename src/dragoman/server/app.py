@@ -344,7 +344,10 @@ class Gateway:
         """Answer a request without a key, for the client that what else it has is of."""
         assert route.keyless is not None
         name = "" if now.keys.is_open else await route.keyless(incoming)
-        caller = now.keys.named(name) if name else self._identify(incoming, now, record)
+        if name:
+            caller = now.keys.named(name, address=record.address)
+        else:
+            caller = self._identify(incoming, now, record)
         await self._for_caller(incoming, now, route, handler, caller, record)
 
     async def _once_known(

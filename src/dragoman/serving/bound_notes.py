@@ -43,13 +43,15 @@ class Noted(Struct, frozen=True):
     """What is noted of a thing: its object as the service showed it, as far as there is room, what
     of a batch is for each model, and the client `by` whom it was made where that is not its owner.
     Of a batch's file also the `path` of the API that its requests are for, and the most tokens that
-    its maker's answers may have, 0 for any number."""
+    its maker's answers may have, 0 for any number; and the `problem` for which no batch can be made
+    of it."""
 
     shown: Mapping[str, Any] = {}
     shares: Mapping[str, Sequence[Any]] = {}
     by: str = ""
     path: str = ""
     most: int = 0
+    problem: str = ""
 
     @classmethod
     def of(cls, details: str) -> Noted:
@@ -64,13 +66,14 @@ class Noted(Struct, frozen=True):
             value.get("by") or "",
             value.get("path") or "",
             value.get("most") or 0,
+            value.get("problem") or "",
         )
 
     def details(self) -> str:
         """The text to be stored. Of an object that is too large its largest members are left
         out."""
         more: dict[str, Any] = {"shares": self.shares} if self.shares else {}
-        given = {"by": self.by, "path": self.path, "most": self.most}
+        given = {"by": self.by, "path": self.path, "most": self.most, "problem": self.problem}
         more |= {name: value for name, value in given.items() if value}
         shown = dict(self.shown)
         while len(text := to_json_text({"shown": shown, **more})) > MOST_DETAIL and shown:
