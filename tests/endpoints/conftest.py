@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from tests.endpoints.bound import Gateways, gateways
 from tests.storage.cluster import running_cluster
 
 
@@ -20,11 +22,28 @@ def _simulator() -> Iterator[RunningSimulator]:
 
 @pytest.fixture
 def simulator(_simulator: RunningSimulator) -> RunningSimulator:
-    """The simulator, with nothing remembered of other tests."""
-    _simulator.app.requests.clear()
-    _simulator.app.keys.behaviours.clear()
-    _simulator.app.keys.requests.clear()
+    """The simulator, with nothing remembered of other tests, and with nothing of theirs."""
+    app = _simulator.app
+    app.clear()
+    app.keys.behaviours.clear()
+    app.holdings.held.clear()
+    app.holdings.used.clear()
+    app.holdings.polls, app.holdings.ending = 1, "completed"
+    app.google.uploads.clear()
     return _simulator
+
+
+@pytest.fixture
+def service(simulator: RunningSimulator) -> RunningSimulator:
+    """The service that has the things of accounts."""
+    return simulator
+
+
+@pytest.fixture
+def opened(service: RunningSimulator, tmp_path: Path) -> Iterator[Gateways]:
+    """Gateways of that service over one store."""
+    with gateways(service, tmp_path, "") as made:
+        yield made
 
 
 _NUMBERS = count()

@@ -6,7 +6,6 @@ import errno
 import io
 import json
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from dragoman.endpoints.batch_lines import LONGEST_LINE, Results
 from dragoman.endpoints.uploads import Spool
 from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.holdings import Asked, Given
-from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
 from tests.endpoints.bound import ME, PRICES, SAID, YOU, Gateways, batch_lines, gateways
 from tests.gateway.administration import eventually
@@ -36,18 +35,6 @@ amount = 0.01
 """
 TOKENS = 25
 """Of each request of a simulated batch."""
-
-
-@pytest.fixture
-def service() -> Iterator[RunningSimulator]:
-    with running_simulator() as running:
-        yield running
-
-
-@pytest.fixture
-def opened(service: RunningSimulator, tmp_path: Path) -> Iterator[Gateways]:
-    with gateways(service, tmp_path, "") as made:
-        yield made
 
 
 def make(client: openai.OpenAI, *models: str, most: int | None = 100) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -32,18 +31,6 @@ from tests.endpoints.serving import config, sdk, serving, upstream
 from tests.gateway.http import call
 
 SAID: list[Any] = [{"role": "user", "content": "Hi"}]
-
-
-@pytest.fixture
-def service() -> Iterator[RunningSimulator]:
-    with running_simulator() as running:
-        yield running
-
-
-@pytest.fixture
-def opened(service: RunningSimulator, tmp_path: Path) -> Iterator[Gateways]:
-    with gateways(service, tmp_path, "") as made:
-        yield made
 
 
 def holders(service: RunningSimulator, kind: str = "files") -> dict[str, str]:

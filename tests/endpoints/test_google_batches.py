@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +13,12 @@ from google.genai.errors import ClientError
 from google.genai.types import BatchJob, InlinedRequest, UploadFileConfig
 
 from dragoman.lab.simulator.google_holdings import GRANULARITY
-from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.endpoints.bound import ME, PRICES, YOU, Gateways, gateways
 from tests.endpoints.test_batches import BUDGET, TOKENS, limit_of, used
 from tests.endpoints.test_google_files import begun, named, piece
 from tests.gateway.administration import eventually
 from tests.gateway.http import call
-
-
-@pytest.fixture(scope="module")
-def _service() -> Iterator[RunningSimulator]:
-    with running_simulator() as running:
-        yield running
-
-
-@pytest.fixture
-def service(_service: RunningSimulator) -> RunningSimulator:
-    holdings = _service.app.holdings
-    holdings.held.clear()
-    holdings.used.clear()
-    holdings.ending = "completed"
-    _service.app.requests.clear()
-    return _service
-
-
-@pytest.fixture
-def opened(service: RunningSimulator, tmp_path: Path) -> Iterator[Gateways]:
-    with gateways(service, tmp_path, "") as made:
-        yield made
 
 
 def lines(count: int, **more: Any) -> bytes:

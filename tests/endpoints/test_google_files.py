@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,32 +15,12 @@ from google.genai.errors import ClientError
 from google.genai.types import File, Part, UploadFileConfig
 
 from dragoman.lab.simulator.google_holdings import GRANULARITY
-from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.endpoints.bound import ME, YOU, Gateways, gateways
 from tests.gateway.administration import eventually
 from tests.gateway.http import Answer, Connection, call
 
 DENIED = "You do not have permission to access the File"
-
-
-@pytest.fixture(scope="module")
-def _service() -> Iterator[RunningSimulator]:
-    with running_simulator() as running:
-        yield running
-
-
-@pytest.fixture
-def service(_service: RunningSimulator) -> RunningSimulator:
-    _service.app.google.uploads.clear()
-    _service.app.holdings.held.clear()
-    _service.app.requests.clear()
-    return _service
-
-
-@pytest.fixture
-def opened(service: RunningSimulator, tmp_path: Path) -> Iterator[Gateways]:
-    with gateways(service, tmp_path, "") as made:
-        yield made
 
 
 CACHED = "CachedContent not found"
