@@ -195,9 +195,9 @@ def test_outputs_may_be_submitted_again_when_the_upstream_failed(
 
 @pytest.mark.parametrize("upstream", NAMES)
 def test_tokligence_counts_its_pings(start: Start, upstream: str) -> None:
-    gateway = start("tokligence", server="[server]\nkeepalive_s = 0.1")
+    gateway = start("tokligence", server="[server]\nkeepalive_s = 0.05")
     body = {
-        "model": f"{upstream}/sim-text?words=2&delay_ms=250",
+        "model": f"{upstream}/sim-text?words=2&delay_ms=100",
         "input": "Hi",
         "stream": True,
     }
@@ -254,9 +254,9 @@ def test_shroud_is_read_by_parsers_of_ten_lines(start: Start, upstream: str, lan
     """No comments, no named events, one blank line, and an error that is followed by the end.
     req: 155, 163, 164
     """
-    gateway = start("shroud", server="[server]\nkeepalive_s = 0.1\ncommit_after_s = 0.1")
+    gateway = start("shroud", server="[server]\nkeepalive_s = 0.05\ncommit_after_s = 0.05")
     body = {
-        "model": f"{upstream}/sim-multibyte?head_ms=300&delay_ms=150&chunks=3",
+        "model": f"{upstream}/sim-multibyte?head_ms=150&delay_ms=80&chunks=3",
         "messages": [{"role": "user", "content": "Hi"}],
         "stream": True,
     }

@@ -263,14 +263,14 @@ def test_import_and_pages(gateway: RunningGateway) -> None:
         assert done.json["rows"] == 1
 
 
-def test_ten_thousand_accounts_while_clients_are_served(gateway: RunningGateway) -> None:
+def test_thousands_of_accounts_while_clients_are_served(gateway: RunningGateway) -> None:
     csv = {"content-type": "text/csv"}
-    assert admin(gateway, "POST", "/accounts/import", listing(10_000), csv).json["added"] == 10_000
+    assert admin(gateway, "POST", "/accounts/import", listing(3_000), csv).json["added"] == 3_000
     assert ask(gateway).status == 200
-    eventually(lambda: b'state="active"} 10001' in metrics(gateway))
-    page = admin(gateway, "GET", "/accounts?limit=3&after=a-09998").json
-    assert [view["name"] for view in page["accounts"]] == ["a-09999", "chat-0", "messages-0"]
-    assert admin(gateway, "GET", "/health").json["accounts"]["chat"]["active"] == 10_001
+    eventually(lambda: b'state="active"} 3001' in metrics(gateway))
+    page = admin(gateway, "GET", "/accounts?limit=3&after=a-02998").json
+    assert [view["name"] for view in page["accounts"]] == ["a-02999", "chat-0", "messages-0"]
+    assert admin(gateway, "GET", "/health").json["accounts"]["chat"]["active"] == 3_001
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_such_bodies_leave_files_for_others(tmp_path: Path, simulator: RunningSi
     keys = {"one": "sk-sim-one"}
     with gateway_process(tmp_path, simulator.base_url, keys, files=256) as running:
         bad = []
-        for _ in range(400):
+        for _ in range(300):
             connection = Connection(running.url)
             connection.send("POST", PATHS["chat"], None, {"content-length": "1000"})
             bad.append(connection)

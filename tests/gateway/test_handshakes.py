@@ -148,11 +148,11 @@ def test_signs_of_life_do_not_end_the_holding(
     start: Start, simulator: RunningSimulator, client: str, upstream: str
 ) -> None:
     """The head goes out when the wait is long, and still nothing of the first account's answer."""
-    gateway = start(keys=(BAD, GOOD), server=Server(keepalive_s=0.05, commit_after_s=0.1))
+    gateway = start(keys=(BAD, GOOD), server=Server(keepalive_s=0.03, commit_after_s=0.06))
     after = HANDSHAKE[upstream]
     fault = Fault("error_in_stream", after=after, failure=Failure(status=529))
     simulator.app.keys.behaviours[BAD] = KeyBehaviour(fault)
-    model = f"{upstream}/sim-text?text=Hello&delay_ms=120"
+    model = f"{upstream}/sim-text?text=Hello&delay_ms=70"
     answer = streamed(gateway.base_url, client, model)
     assert completed(client, answer.body), answer.body
     assert streamed_text(client, answer.body) == "Hello"

@@ -98,7 +98,7 @@ def test_after_one_that_ended_there_is_another(
 
 
 def test_one_that_takes_too_long_is_ended() -> None:
-    helpers = Helpers(4.0, MEMORY)
+    helpers = Helpers(2.5, MEMORY)
 
     async def run() -> None:
         pid, _ = await helpers.run(pieces.place, b"")

@@ -55,6 +55,7 @@ from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.clients import PATHS, body, completed
 from tests.gateway.conftest import config_for
 from tests.gateway.http import AUTH, KEY, Connection, call
+from tests.gateway.load import at_once
 from tests.gateway.processes import STORE, gateway_process
 from tests.gateway.services import Services, needs_linux, services, until
 from tests.websocket.client import Socket
@@ -515,11 +516,18 @@ def test_a_report_is_the_same_in_another_process() -> None:
 
 
 @needs_linux
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_file_that_is_watched(
-    running: Services, simulator: RunningSimulator, workers: int
-) -> None:
+def test_a_file_that_is_watched(tmp_path: Path, simulator: RunningSimulator) -> None:
     """Also behind a link that is led elsewhere, and a key in a file of its own."""
+
+    def check(workers: int) -> None:
+        (tmp_path / f"{workers}").mkdir()
+        with services(tmp_path / f"{workers}", simulator.base_url) as running:
+            is_watched(running, simulator, workers)
+
+    at_once([(1,), (2,)], check)
+
+
+def is_watched(running: Services, simulator: RunningSimulator, workers: int) -> None:
     turns = Turns(running, [simulator.base_url] * 2, workers, "watch_config = true")
     folder, secret = running.folder, running.folder / "client-key"
     secret.write_text("sk-first-of-the-file")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,26 +82,35 @@ def running(tmp_path: Path, simulator: RunningSimulator) -> Iterator[Services]:
         yield found
 
 
-def supervised(action: str, before: str = "pass", *, seconds: float) -> tuple[str, str, int]:
-    """Output, log and status of a supervisor of two workers that is stopped after so long; worker 1
-    does `action` again and again."""
+def supervised(
+    folder: Path, action: str, before: str = "pass", *, enough: Callable[[str, str], bool]
+) -> tuple[str, str, int]:
+    """Output, log and status of a supervisor of two workers that is stopped, unless it ends, when
+    the first two are `enough`; worker 1 does `action` again and again."""
     text = WORKERS_THAT_DO_AS_THEY_ARE_TOLD.format(action=action, before=before)
-    process = subprocess.Popen(
-        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    output, log = folder / "output", folder / "log"
+    with output.open("w") as out, log.open("w") as errors:
+        process = subprocess.Popen([sys.executable, "-c", text], stdout=out, stderr=errors)
     try:
-        output, log = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
+        until(lambda: process.poll() is not None or enough(output.read_text(), log.read_text()))
+    finally:
         process.terminate()
-        output, log = process.communicate(timeout=10)
-    return output, log, process.returncode
+        process.wait(10)
+    return output.read_text(), log.read_text(), process.returncode
 
 
-def test_a_worker_that_keeps_crashing_is_started_at_growing_intervals() -> None:
+WAITS = re.compile(r"another starts in ([\d.]+) s")
+
+
+def test_a_worker_that_keeps_crashing_is_started_at_growing_intervals(tmp_path: Path) -> None:
     """The other one is left alone, and so is the supervisor."""
-    output, log, status = supervised("os.kill(os.getpid(), signal.SIGSEGV)", seconds=5)
+    output, log, status = supervised(
+        tmp_path,
+        "os.kill(os.getpid(), signal.SIGSEGV)",
+        enough=lambda _, log: len(WAITS.findall(log)) >= 4,
+    )
     assert status == 0, log
-    waits = [float(found) for found in re.findall(r"another starts in ([\d.]+) s", log)]
+    waits = [float(found) for found in WAITS.findall(log)]
     assert waits[:4] == [0.1, 0.2, 0.4, 0.8]
     assert output.count("started 0") == 1
     assert len(waits) <= output.count("started 1") <= len(waits) + 1
@@ -109,8 +118,12 @@ def test_a_worker_that_keeps_crashing_is_started_at_growing_intervals() -> None:
     assert output.count("all serve") == 1
 
 
-def test_a_stuck_worker_is_shown_and_replaced() -> None:
-    output, log, status = supervised("runs_in_a_circle('sk-secret')", seconds=6)
+def test_a_stuck_worker_is_shown_and_replaced(tmp_path: Path) -> None:
+    output, log, status = supervised(
+        tmp_path,
+        "runs_in_a_circle('sk-secret')",
+        enough=lambda output, _: output.count("started 1") >= 2,
+    )
     assert status == 0, log
     assert "worker 1" in log
     assert "worker 0" not in log
@@ -122,9 +135,11 @@ def test_a_stuck_worker_is_shown_and_replaced() -> None:
     assert output.count("started 0") == 1
 
 
-def test_what_never_serves_ends() -> None:
+def test_what_never_serves_ends(tmp_path: Path) -> None:
     """What all have in common is at fault, and who started it is told."""
-    output, log, status = supervised("pass", "raise RuntimeError('no')", seconds=20)
+    output, log, status = supervised(
+        tmp_path, "pass", "raise RuntimeError('no')", enough=lambda *_: False
+    )
     assert status == 1
     assert "workers end before they serve" in log
     assert "all serve" not in output

@@ -50,7 +50,7 @@ def faulty(stage: Stage) -> Iterator[str]:
             base_url=simulator.base_url,
             key=f"sk-sim-{label}",
             websocket="on" if api == DIALLED else "off",
-            idle_s=0.2 if label == "hasty" else 2.0,
+            idle_s=0.1 if label == "hasty" else 2.0,
         )
     with running_gateway(parse_config(text)) as gateway:
         yield gateway.base_url

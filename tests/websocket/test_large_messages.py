@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,10 +48,10 @@ def refused(sock: Socket) -> dict[str, Any]:
     return event
 
 
-MANY_VALUES = {
-    "objects": b'{"y":' + HALF_CHARACTER + b',"x":[' + b"{}," * 10_000_000 + b"{}]}",
-    "lists in lists": b'{"x":' + b"[" * 2_000_000 + b"]" * 2_000_000 + b"}",
-    "members": b"{" + b",".join(b'"%d":0' % number for number in range(1_500_000)) + b"}",
+MANY_VALUES: dict[str, Callable[[], bytes]] = {
+    "objects": lambda: b'{"y":' + HALF_CHARACTER + b',"x":[' + b"{}," * 10_000_000 + b"{}]}",
+    "lists in lists": lambda: b'{"x":' + b"[" * 2_000_000 + b"]" * 2_000_000 + b"}",
+    "members": lambda: b"{" + b",".join(b'"%d":0' % number for number in range(1_500_000)) + b"}",
 }
 
 
@@ -61,7 +62,7 @@ def test_values_are_counted_before_they_are_decoded(
     """Few bytes on the wire may be millions of values: refused with the error of POST, and the
     connection goes on."""
     with opened(gateway, sec_websocket_extensions=DEFLATE) as sock:
-        sock.sock.sendall(packed(MANY_VALUES[case]))
+        sock.sock.sendall(packed(MANY_VALUES[case]()))
         event = refused(sock)
         assert (event["status"], "values" in event["error"]["message"]) == (413, True), event
         assert text_of(sock.turn("chat/sim-text?text=well")) == "well"
@@ -97,7 +98,7 @@ def test_a_frame_that_announces_too_much_is_answered_at_its_header(
 
 def test_others_are_served_meanwhile(gateway: RunningGateway) -> None:
     """Eight connections that send what takes seconds to refuse."""
-    data = packed(MANY_VALUES["objects"])
+    data = packed(MANY_VALUES["objects"]())
     socks = [opened(gateway, sec_websocket_extensions=DEFLATE) for _ in range(8)]
     with opened(gateway) as other:
         for sock in socks:
