@@ -7,7 +7,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -32,13 +31,12 @@ from dragoman.prices.rates import BATCH
 from dragoman.protocols.base import Codec, to_json
 from dragoman.protocols.numbers import token_count
 from dragoman.serving.answers import MOST_BYTES
-from dragoman.serving.bindings import service_at
+from dragoman.serving.bindings import AsksStore, service_at
 from dragoman.serving.bound_notes import BATCHES, Noted, things_in
 from dragoman.serving.limits.admission import lasting
 from dragoman.serving.limits.use import MOST_OUTPUT
 from dragoman.serving.plan import Plan
 from dragoman.storage.bound import BoundId
-from dragoman.storage.responses import ResponseStore
 from dragoman.upstream.errors import BadAnswer, CallError
 
 _log = logging.getLogger("dragoman.gateway")
@@ -177,10 +175,9 @@ class Batches:
         ):
             await self.look(bound)
             if bound.expires <= now:
-                await store.ask(partial(_settle, bound.owner, bound.name))
-                continue
-            again = min(max(now - bound.created, FIRST_LOOK_S), _LONGEST_WAIT_S)
-            await store.ask(partial(_postpone, bound.owner, bound.name, now + again))
+                await self._settle(bound)
+            else:
+                await self._postpone(bound, now)
 
     async def look(self, bound: BoundId) -> bool:
         """Ask the service for a batch. If it has ended, it is counted, unless it was. Returns False
@@ -201,10 +198,8 @@ class Batches:
         Raises:
             DragomanError: the store cannot be used now.
         """
-        store = self._bindings.store
-        assert store is not None
         for key in list(self._reserved):
-            if not await store.ask(partial(_is_due, *key)) and key in self._reserved:
+            if not await self._is_due(*key) and key in self._reserved:
                 self._parts.admission.settle(self._reserved.pop(key), time.time())
 
     async def seen(self, bound: BoundId, answer: Mapping[str, Any], account: Account) -> bool:
@@ -228,9 +223,7 @@ class Batches:
         except (CallError, DragomanError) as error:
             _log.warning("the results of the batch %s cannot be read: %s", bound.name, error)
             return False
-        store = self._bindings.store
-        assert store is not None
-        if await store.ask(partial(_settle, bound.owner, bound.name)):
+        if await self._settle(bound):
             await self._count(bound, account, used, estimated=estimated)
         return True
 
@@ -347,26 +340,28 @@ class Batches:
         Raises:
             DragomanError: the store cannot be used now.
         """
-        store = self._bindings.store
-        assert store is not None
-        return await store.ask(partial(_is_due, bound.owner, bound.name))
+        return await self._is_due(bound.owner, bound.name)
+
+    async def _settle(self, bound: BoundId) -> bool:
+        return await self._store.ask(lambda store: store.bound.settle(bound.name, bound.owner))
+
+    async def _postpone(self, bound: BoundId, now: float) -> None:
+        due = now + min(max(now - bound.created, FIRST_LOOK_S), _LONGEST_WAIT_S)
+        await self._store.ask(lambda store: store.bound.postpone(bound.name, bound.owner, due))
+
+    async def _is_due(self, owner: str, name: str) -> bool:
+        return await self._store.ask(lambda store: store.bound.is_due(name, owner))
+
+    @property
+    def _store(self) -> AsksStore:
+        """The store, without which there are no batches."""
+        assert self._bindings.store is not None
+        return self._bindings.store
 
 
 def _path_of(bound: BoundId) -> str:
     """The path of a batch below the version."""
     return f"{PATHS[bound.kind]}/{bound.name.rpartition('/')[2]}"
-
-
-def _settle(owner: str, name: str, store: ResponseStore) -> bool:
-    return store.bound.settle(name, owner)
-
-
-def _postpone(owner: str, name: str, due: float, store: ResponseStore) -> None:
-    store.bound.postpone(name, owner, due)
-
-
-def _is_due(owner: str, name: str, store: ResponseStore) -> bool:
-    return store.bound.is_due(name, owner)
 
 
 def has_ended(answer: Mapping[str, Any]) -> bool:

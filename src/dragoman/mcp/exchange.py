@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from base64 import b64encode
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
-from typing import Any
 
 from msgspec import Struct
 
@@ -106,27 +105,18 @@ class Exchange:
             answer = error_answer(message.id, messages.INVALID_PARAMS, text)
             self._incoming.reply(200 if message.id else 400, answer)
             return
-        await self._guarded(self._send())
+        await self._guarded("POST")
 
     async def other(self, method: Method) -> None:
         """Pass a GET of the server's stream on, or the DELETE of a session."""
         self._is_lasting = method == "GET"
-        await self._guarded(self._call(method))
+        await self._guarded(method)
 
-    async def _send(self) -> None:
-        if self._message.method in messages.CALLS:
-            await self._parts.admission.admit_call(self._incoming, self._caller, self._record)
-        await self._call("POST")
-
-    async def _call(self, method: Method) -> None:
-        streams = self._parts.streams
-        with streams.room_for(self._caller.name) if self._is_lasting else nullcontext():
-            await self._exchange(method)
-
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work while the client is connected, and answer errors as JSON-RPC has them."""
+    async def _guarded(self, method: Method) -> None:
+        """Serve the request while the client is connected, and answer errors as JSON-RPC has
+        them."""
         try:
-            await while_connected(self._incoming, work)
+            await while_connected(self._incoming, self._admitted(method))
         except DragomanError as error:
             self._record.error = self._record.error or error.fault.kind
             if self._incoming.status:
@@ -134,6 +124,13 @@ class Exchange:
             if not self._record.attempts:
                 self._record.refusal = error.fault.message
             fail(self._incoming, error.fault, self._message.id)
+
+    async def _admitted(self, method: Method) -> None:
+        parts, name = self._parts, self._caller.name
+        if self._message.method in messages.CALLS:
+            await parts.admission.admit_call(self._incoming, self._caller, self._record)
+        with parts.streams.room_for(name) if self._is_lasting else nullcontext():
+            await self._exchange(method)
 
     async def _exchange(self, method: Method) -> None:
         server, record, message = self._server, self._record, self._message
