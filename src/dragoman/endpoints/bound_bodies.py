@@ -98,12 +98,12 @@ class BoundBodies:
                 incoming.headers[b"content-type"] = b"application/octet-stream"
             return await self._raw(incoming, caller, thing)
         is_checked = incoming.check is not None
-        if is_checked and row.makes == ("batch",) and row.model == "none":
+        if is_checked and row.new == "batch":
             raise DragomanError(_UNCHECKED)
         chosen: list[Plan] = []
         requests = Requests(self._batches.rename(caller, incoming.codec, chosen), caller)
         if row.body == "multipart" and not is_json(incoming.headers):
-            is_new_file = "file" in row.makes and not is_anthropic(incoming)
+            is_new_file = row.new == "file" and not is_anthropic(incoming)
             needed = {"purpose"} if is_new_file else set()
             if row.capability == "containers":
                 # It names a file in the place of one, wherever it stands.
@@ -125,14 +125,14 @@ class BoundBodies:
             _report_lowered(incoming, caller, requests)
             named = list(requests.named)
             return Sending(b"", upload, file, chosen[0], requests.shares, named, requests.path)
-        if row.makes == ("google_cache",) and row.model == "none":
+        if row.new == "google_cache":
             return await self._cached(incoming, caller)
-        if row.makes == ("google_batch",) and row.model == "none":
+        if row.new == "google_batch":
             return await self._batch_of_google(incoming, caller)
-        is_batch = row.makes == ("message_batch",) and row.model == "none"
+        is_batch = row.new == "message_batch"
         most = self._server.body_limit_bytes
         body = await incoming.body(most if is_batch else min(most, _MOST_HELD))
-        if row.makes == ("upload",) and (jsontext.object_of(body) or {}).get("purpose") == "batch":
+        if row.new == "upload" and (jsontext.object_of(body) or {}).get("purpose") == "batch":
             problem = "upload a batch's file by POST /v1/files: its requests are counted there"
             raise InvalidRequest.at("purpose", problem)
         if not is_batch:

@@ -91,6 +91,11 @@ class Row(Struct, frozen=True):
     asked: Callable[[Mapping[str, Any]], Measured] = readers.nothing_asked
     unit: Unit | None = "tokens"
 
+    @property
+    def new(self) -> str:
+        """The kind of what is made for one account, empty for all other rows."""
+        return self.makes[0] if self.way == "bound" and self.model == "none" else ""
+
 
 _COLLECTIONS: Final[Mapping[str, str]] = {
     "files": "files/",
