@@ -105,7 +105,7 @@ class _ObservedResponse(UpstreamResponse):
             self._events.append(self._rest)
             self._rest = b""
 
-    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
+    async def pipe(self, sink: Callable[[bytes], bool], *, in_bulk: bool = False) -> bool:
         """Give the body to `sink`, event by event."""
         async for event in self:
             if not sink(event):
