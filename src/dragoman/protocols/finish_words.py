@@ -119,7 +119,7 @@ def failure(reason: str) -> Fault:
 def finish_of(reason: str) -> Finish | None:
     """The end of an answer that is passed through, by its finish reason alone; None if that is
     unknown."""
-    return _FINISHES.get(plain(reason))
+    return _FINISHES.get(reason) or _FINISHES.get(plain(reason))
 
 
 # The later ones win.

@@ -545,8 +545,9 @@ class Names:
         for name in members:
             if name not in self._known:
                 refuse_misspelled(name, self._folded, name)
-        for name in self._inner.keys() & members.keys():
-            self._check_inner(name, members[name])
+        for name in self._inner:
+            if name in members:
+                self._check_inner(name, members[name])
 
     def _check_inner(self, outer: str, raw: Raw) -> None:
         known = self._inner[outer]

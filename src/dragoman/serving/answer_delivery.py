@@ -92,7 +92,7 @@ async def deliver_whole(
     else:
         reply = translate_whole(call, mask.secrets_in(body), mask, outcome, streamed=streamed)
     usage = outcome.usage
-    lease.succeeded(usage.total if usage else 0.0)
+    lease.succeeded(usage.input + usage.output if usage else 0.0)
     for key in context.keys.aliases:
         lease.pin(key)
     if recorder is not None:

@@ -192,9 +192,8 @@ class Call:
     def _may_search(self) -> bool:
         """Whether web searches are made here, and not by the upstream."""
         settings = self.settings
-        is_foreign = self._source.codec is not self.codec
         return settings.options.hosted_tools == "search" and (
-            is_foreign or not settings.capabilities.web_search
+            self._source.codec is not self.codec or not settings.capabilities.web_search
         )
 
     def _request(self) -> Request:

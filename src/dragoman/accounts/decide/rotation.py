@@ -302,7 +302,7 @@ class Rotation:
 
     def _take(self, member: Member, model: str, now: float) -> Choice:
         self._order.chosen(member)
-        last = max(self._stamp, member.used)
+        last = member.used if member.used > self._stamp else self._stamp
         member.used = self._stamp = now if now > last else nextafter(last, inf)
         member.in_flight += 1
         state = member.state
