@@ -15,6 +15,7 @@ import openai
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts.decide.states import AccountState
 from dragoman.config import Storage
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
@@ -379,6 +380,25 @@ def test_no_form_and_no_encoding_hides_a_file_of_another(opened: Gateways) -> No
     assert "utf-16" not in dict(service.last.headers)["content-type"]
 
 
+def test_what_is_new_is_made_by_another_account_and_nothing_changed_by_one(
+    opened: Gateways,
+) -> None:
+    """Where the account is refused that has what the client made before."""
+    service = opened.simulator
+    mine = opened.openai(opened.open())
+    store = mine.vector_stores.create(name="s")
+    holder = _all(service)[store.id]
+    refused = Failure(401, "The key is wrong.", code="invalid_api_key")
+    service.app.keys.behaviours[holder] = KeyBehaviour(fault=Fault("error", failure=refused))
+    other = mine.vector_stores.create(name="t")
+    assert _all(service)[other.id] != holder
+    asked = len(service.requests)
+    with pytest.raises(openai.APIStatusError):
+        mine.vector_stores.delete(store.id)
+    assert holder not in [one.key for one in service.requests[asked:]]
+    assert store.id in _all(service)
+
+
 def test_what_was_made_elsewhere_passes_where_one_client_has_one_account(
     service: RunningSimulator, tmp_path: Path
 ) -> None:
@@ -395,8 +415,14 @@ def test_what_was_made_elsewhere_passes_where_one_client_has_one_account(
         assert mine.files.retrieve(files[0]).id == files[0]
         assert [one.id for one in mine.files.list()] == files[:1]
         assert mine.files.delete(files[1]).deleted
-        with pytest.raises(openai.NotFoundError):
-            mine.files.retrieve("file-none")
+        for path in ("/v1/files/file-none", "/v1/batches/b/cancel", "/v1/realtime/calls/r/hangup"):
+            method = "POST" if path.startswith(("/v1/b", "/v1/r")) else "GET"
+            assert (
+                call(gateway.base_url, method, path, b"" if method == "POST" else None).status
+                == 404
+            )
+        (account,) = gateway.app.pool.accounts()
+        assert gateway.app.pool.state(account.name) == AccountState(name=account.name)
 
 
 _LIMITS = """

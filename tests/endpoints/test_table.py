@@ -18,7 +18,7 @@ from dragoman.observability.metrics.outcomes import TELEMETRY
 from dragoman.protocols import CODECS
 from dragoman.server.routes import Routes
 from tests.endpoints.serving import REQUESTS, config, post, serving, upstream
-from tests.gateway.http import call
+from tests.gateway.http import KEY, call
 
 
 def test_every_route_has_a_gate_a_usage_reader_and_a_repeat_class(
@@ -96,6 +96,27 @@ def test_a_key_that_may_not_is_refused_before_an_upstream_is_asked(
     with serving(config(upstream("sim", simulator.base_url), **rule)) as (gateway, _):
         answer = post(gateway, path, REQUESTS[path])
     assert answer.status == status
+    assert not simulator.requests
+
+
+@pytest.mark.parametrize(
+    ("key", "rule", "status"),
+    [
+        ("sk-of-nobody", {}, 401),
+        (KEY, {"paths": ("/v1/chat/*",)}, 403),
+        (KEY, {"addresses": ("10.0.0.1",)}, 403),
+    ],
+)
+def test_every_row_has_its_gate(
+    simulator: RunningSimulator, key: str, rule: dict[str, Any], status: int
+) -> None:
+    """Also those that take forms, things of accounts, and sessions."""
+    with serving(config(upstream("sim", simulator.base_url), **rule)) as (gateway, _):
+        for row in ROWS:
+            path = row.path.format(id="thing-1", below="files", model="my-model")
+            body = None if row.body == "none" else b"{}"
+            answer = call(gateway.base_url, row.method, path, body, key=key)
+            assert answer.status == status, f"{row.method} {path}"
     assert not simulator.requests
 
 

@@ -136,7 +136,7 @@ class BoundThings:
         else:
             chosen = self._exchange.chosen(call) if sending.plan is None else sending.plan.upstream
             call.plans = [self._exchange.plan_at(caller, chosen.name)]
-            call.only = await self._usual_account(call)
+            call.first = await self._usual_account(call)
         call.follow(call.plans[0])
         if row.makes == ("batch",) and thing is None:
             if len(used) != 1:

@@ -43,7 +43,8 @@ class EndpointCall:
       how many bytes it has.
     - `model` is the client's name of the model, once that is found; `plans` are where it may go, in
       order, and `plan` is the one that is asked.
-    - `only` is the name of the one account that may be asked, empty for any.
+    - `only` is the name of the one account that may be asked, `first` of the one that is asked
+      before others, empty for any.
     - `upload` is the body that is passed on while it comes, None for one that is held.
     - `is_called`: an upstream has the request, and has not failed.
     - `measured` is what it used, None until an upstream has reported it. `events` of its answer
@@ -61,6 +62,7 @@ class EndpointCall:
     size: int = 0
     stream: bool = False
     only: str = ""
+    first: str = ""
     upload: Upload | None = None
     plans: Sequence[Plan] = ()
     plan: Plan = field(init=False)

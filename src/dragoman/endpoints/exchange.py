@@ -290,7 +290,7 @@ class EndpointExchange:
         plan = call.plans[place]
         if plan is not call.plan:
             call.follow(plan)
-        attempts.start(plan, only=call.only, following=call.plans[place + 1 :])
+        attempts.start(plan, only=call.only or call.first, following=call.plans[place + 1 :])
         while (lease := await attempts.next()) is not None:
             try:
                 await attempts.within(lease, self._within(call, lease, attempt))
@@ -307,6 +307,9 @@ class EndpointExchange:
                     attempts.give_up(BODY_PASSED)
                 elif attempts.gave_up is None and not _may_repeat(call.row.repeat, failure):
                     attempts.gave_up = GaveUp(_perhaps_begun(failure), failure)
+                elif call.first:
+                    call.first = ""
+                    attempts.ask_others()
             except asyncio.CancelledError:
                 note_abandoned(call.record, plan, lease)
                 raise

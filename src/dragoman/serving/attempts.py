@@ -148,6 +148,10 @@ class Attempts:
         self._failure: Failure | None = None
         self.gave_up: GaveUp | None = None
 
+    def ask_others(self) -> None:
+        """The one account that might be asked has failed: let the others be asked, too."""
+        self._tried = self._tried[-1:]
+
     def begin_after(self, lease: Lease) -> None:
         """The first attempt, with this lease, was made without asking `next`."""
         self._remaining -= 1
