@@ -349,7 +349,7 @@ class BoundThings:
             return next((Noted.of(one.details) for one in known.values()), Noted(by=by))
         problem = counted.problem
         try:
-            used = await self._bindings.own(list(counted.requests.named), call.caller)
+            used = await self._own(call, list(counted.requests.named))
             if used:
                 self._bindings.one_account(used, account)
         except DragomanError as error:
