@@ -34,7 +34,7 @@ _MOST_MODELS = 5
 """Models that one batch may name."""
 _MOST_NAMES = 250
 """Characters that their names may have: they are stored with the file."""
-MOST_ANSWERS = 1000
+_MOST_ANSWERS = 1000
 """Answers to one request that are reserved for."""
 _LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _NEWLINE = b"\n"
@@ -60,21 +60,47 @@ class Share(Struct):
     unlimited: int = 0
 
 
-class Requests:
+class Counted:
+    """What is counted of the requests of one batch: `count` is how many they are, `named` has the
+    ids that they name. `lowered`: some had no output limit, or a higher one than they may."""
+
+    def __init__(self) -> None:
+        self.lowered = False
+        self.named: dict[str, None] = {}
+        self.count = 0
+
+    def add(self, share: Share, text: bytes, limit: int, answers: int, at: str) -> None:
+        """Count one more of this text, which asks for so many answers of at most `limit` tokens, 0
+        for any number.
+
+        Raises:
+            InvalidRequest: there are too many.
+        """
+        self.count += 1
+        if self.count > MOST_REQUESTS:
+            raise InvalidRequest.at(at, f"the batch has more than {MOST_REQUESTS} requests")
+        answers = min(answers, _MOST_ANSWERS)
+        share.requests += 1
+        share.bytes += len(text)
+        share.output += min(limit, MOST_OUTPUT) * answers
+        share.unlimited += 0 if limit else answers
+        self.named |= dict.fromkeys(named_in(text))
+        if len(self.named) > MOST_NAMED:
+            raise InvalidRequest.at(at, f"the batch names more than {MOST_NAMED} files")
+
+
+class Requests(Counted):
     """Counts the requests of one batch of `caller`, renames their models by `rename`, and lowers
     their output limits to the caller's. `shares` has what is for each model, by the client's name
-    of it, `named` the ids that requests name, `path` that of the API which all are for. `lowered`:
-    some had no limit, or a higher one."""
+    of it, `path` is that of the API which all are for."""
 
     def __init__(self, rename: Rename, caller: Caller) -> None:
+        super().__init__()
         self._rename = rename
         self._caller = caller
         self.path = ""
         self._limited: Limited = _unlimited
-        self.lowered = False
         self.shares: dict[str, Share] = {}
-        self.named: dict[str, None] = {}
-        self.count = 0
 
     def body(self, body: Raw | bytes, at: str, path: str) -> bytes:
         """The body of the next request, which stands `at` a line or a place and is for this path of
@@ -85,9 +111,6 @@ class Requests:
                 the caller may not call.
             DragomanError: its model is none that the client may use here.
         """
-        self.count += 1
-        if self.count > MOST_REQUESTS:
-            raise InvalidRequest.at(at, f"the batch has more than {MOST_REQUESTS} requests")
         if path != self.path:
             self._begin(path, at)
         members = _members(body, at)
@@ -103,15 +126,8 @@ class Requests:
         share = self.shares.get(model)
         if share is None:
             share = self._share(model, at)
-        share.requests += 1
-        share.bytes += len(text)
         limit = max(token_count(_value(members, name)) or 0 for name in _LIMITS)
-        answers = min(token_count(_value(members, "n")) or 1, MOST_ANSWERS)
-        share.output += min(limit, MOST_OUTPUT) * answers
-        share.unlimited += 0 if limit else answers
-        self.named |= dict.fromkeys(named_in(text))
-        if len(self.named) > MOST_NAMED:
-            raise InvalidRequest.at(at, f"the batch names more than {MOST_NAMED} files")
+        self.add(share, text, limit, token_count(_value(members, "n")) or 1, at)
         if share.sent == model and _has_once(text, b'"model"'):
             return text
         return replaced(text, "model", to_json(share.sent))

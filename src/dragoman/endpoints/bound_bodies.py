@@ -15,7 +15,7 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest, is_json
 from dragoman.edge.record import Record
 from dragoman.endpoints.batch_files import BatchFile, batch_file
-from dragoman.endpoints.batch_lines import Requests, Share
+from dragoman.endpoints.batch_lines import Counted, Requests, Share
 from dragoman.endpoints.batches import Batches
 from dragoman.endpoints.faces import FACES
 from dragoman.endpoints.google_batches import COUNTED, CountedFile, GoogleRequests, batch_of
@@ -195,14 +195,13 @@ class BoundBodies:
         body, file = batch_of(body, sent, requests)
         if file and is_checked:
             raise DragomanError(_UNCHECKED)
-        if requests.lowered:
-            incoming.shared.append((CLAMPED_HEADER, b"%d" % (caller.most_output or 0)))
+        _report_lowered(incoming, caller, requests)
         requests.share.sent = sent
         named = [file] if file else list(requests.named)
         return Sending(body, plan=chosen[0], shares={model: requests.share}, named=named)
 
 
-def _report_lowered(incoming: IncomingRequest, caller: Caller, requests: Requests) -> None:
+def _report_lowered(incoming: IncomingRequest, caller: Caller, requests: Counted) -> None:
     if requests.lowered:
         incoming.shared.append((CLAMPED_HEADER, b"%d" % (caller.most_output or 0)))
 

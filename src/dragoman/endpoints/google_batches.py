@@ -12,17 +12,15 @@ from msgspec import Raw
 from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.edge.auth import Caller
-from dragoman.endpoints.batch_lines import MOST_ANSWERS, MOST_REQUESTS, Lines, Results, Share
+from dragoman.endpoints.batch_lines import Counted, Lines, Results, Share
 from dragoman.endpoints.google_uploads import MODELS
-from dragoman.endpoints.multipart import Part
+from dragoman.endpoints.uploads import Unread
 from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
-from dragoman.protocols.bound_ids import MOST_NAMED, named_in
 from dragoman.protocols.google_generate_content.spelling import member, snake
 from dragoman.protocols.raw import join_list, join_object, split_list, split_object, text_of
 from dragoman.serving.bound_notes import outputs_of, responses_file
-from dragoman.serving.limits.use import MOST_OUTPUT
 
 COUNTED: Final = ":generateContent"
 """What is noted of a file whose lines were counted, and of an upload of such a file."""
@@ -35,16 +33,14 @@ UNCOUNTED: Final = (
 )
 
 
-class GoogleRequests:
-    """Counts the requests of one batch of `caller`: its `share` is for the one model of the batch,
-    `named` has the ids that requests name. `lowered`: some had no output limit, or a higher one
-    than the caller's."""
+class GoogleRequests(Counted):
+    """Counts the requests of one batch of `caller`: its `share` is for the one model of the
+    batch."""
 
     def __init__(self, caller: Caller) -> None:
+        super().__init__()
         self._most = caller.most_output
         self.share = Share("")
-        self.named: dict[str, None] = {}
-        self.lowered = False
 
     def limited(self, request: Raw, at: str, sent: str) -> Raw:
         """The next request, as it is sent for the model `sent`.
@@ -54,44 +50,33 @@ class GoogleRequests:
         """
         members = _object(request, at)
         if self._most is not None:
+            check_once(bytes(request), at)
             lowered = _GOOGLE.endpoint.limited(members, self._most)
             self.lowered = self.lowered or lowered is not members
             members = lowered
         if "model" in members:
             members = {**members, "model": Raw(to_json(MODELS + sent))}
-        self.count(members, at)
+        self.read(members, at)
         return Raw(join_object(members))
 
-    def count(self, members: Mapping[str, Raw], at: str) -> int:
+    def read(self, members: Mapping[str, Raw], at: str) -> int:
         """Count a request of these members. Returns its output limit, 0 if it has none.
 
         Raises:
             InvalidRequest: it cannot be sent.
         """
-        share, text = self.share, bytes(join_object(members))
         _GOOGLE.passthrough.check_names(members)
         limit = _GOOGLE.endpoint.limits(members) or 0
-        answers = min(_GOOGLE.passthrough.choices(members), MOST_ANSWERS)
-        share.requests += 1
-        share.bytes += len(text)
-        share.output += min(limit, MOST_OUTPUT) * answers
-        share.unlimited += 0 if limit else answers
-        self.named |= dict.fromkeys(named_in(text))
-        if share.requests > MOST_REQUESTS:
-            raise InvalidRequest.at(at, f"the batch has more than {MOST_REQUESTS} requests")
-        if len(self.named) > MOST_NAMED:
-            raise InvalidRequest.at(at, f"the batch names more than {MOST_NAMED} files")
+        answers = _GOOGLE.passthrough.choices(members)
+        self.add(self.share, bytes(join_object(members)), limit, answers, at)
         return limit
 
 
-class CountedFile:
+class CountedFile(Unread):
     """Counts the requests in a file of lines, `{"key", "request"}` each, while it comes in one
     piece or more: none of it can be changed. `offset` bytes have come. It `is_whole` once the piece
     has come that `ends` it. `problem` is why no batch can be made of it: it may be for something
     else."""
-
-    fields: Mapping[str, Part] = {}
-    parts: Sequence[Part] = ()
 
     def __init__(self, caller: Caller) -> None:
         self._most = caller.most_output
@@ -117,7 +102,7 @@ class CountedFile:
         if self.ends and not self.is_whole:
             self._try(self._lines.finish)
             self.is_whole = True
-            if not self.requests.share.requests:
+            if not self.requests.count:
                 self.problem = self.problem or "it has no requests"
 
     def _try(self, count: Callable[[], bytes]) -> None:
@@ -131,20 +116,28 @@ class CountedFile:
 
     def _line(self, line: bytes, number: int) -> bytes:
         at = f"line {number}"
-        try:
-            json.loads(line, object_pairs_hook=_once)
-            members = jsontext.members(line)
-        except (ValueError, RecursionError, JsonError):
-            problem = "is not a JSON object whose members each stand there once"
-            raise InvalidRequest.at(at, problem) from None
-        request = _object(members.get("request"), at)
+        check_once(line, at)
+        request = _object(_object(Raw(line), at).get("request"), at)
         if "model" in request:
             raise InvalidRequest.at(at, "must name no model: the batch has one")
-        limit = self.requests.count(request, at)
+        limit = self.requests.read(request, at)
         if self._most is not None and not 0 < limit <= self._most:
             problem = f"must have a maxOutputTokens of at most {self._most}, as this API key has"
             raise InvalidRequest.at(at, problem)
         return line
+
+
+def check_once(text: bytes, at: str) -> None:
+    """
+    Raises:
+        InvalidRequest: the text is no JSON, or has two members of one name in an object: which of
+            them counts is not known.
+    """
+    try:
+        json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        problem = "is not JSON whose members each stand there once"
+        raise InvalidRequest.at(at, problem) from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

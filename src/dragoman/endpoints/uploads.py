@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from threading import Lock
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -67,15 +66,15 @@ class Uploads(Struct, frozen=True):
             raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, message)
         return await self._begun(Upload(incoming, self, MultipartScanner(boundary, wanted)), needed)
 
-    async def raw(self, incoming: IncomingRequest, reader: Reader) -> Upload:
-        """A body that is a file, which `reader` reads as it comes.
+    async def raw(self, incoming: IncomingRequest, scanner: Unread) -> Upload:
+        """A body that is a file, which `scanner` reads as it comes.
 
         Raises:
             DragomanError: it is too large.
             ClientGone: the client left.
         """
         self.check_size(incoming.length)
-        return await self._begun(Upload(incoming, self, reader), set())
+        return await self._begun(Upload(incoming, self, scanner), set())
 
     def check_size(self, size: int) -> None:
         """
@@ -95,16 +94,11 @@ class Uploads(Struct, frozen=True):
         return upload
 
 
-class Reader(Protocol):
-    """Reads a body as it comes, for the parts and fields in it."""
+class Unread:
+    """Finds nothing in a body."""
 
-    @property
-    def fields(self) -> Mapping[str, Part]:
-        """The wanted fields that have come."""
-
-    @property
-    def parts(self) -> Sequence[Part]:
-        """All parts that have begun."""
+    fields: Mapping[str, Part] = {}
+    parts: Sequence[Part] = ()
 
     def feed(self, data: bytes) -> None:
         """Take some of it."""
@@ -113,23 +107,12 @@ class Reader(Protocol):
         """It has ended."""
 
 
-class Unread:
-    """Finds nothing in a body."""
-
-    fields: Mapping[str, Part] = {}
-    parts: Sequence[Part] = ()
-
-    def feed(self, data: bytes) -> None:
-        """See `Reader`."""
-
-    def finish(self) -> None:
-        """See `Reader`."""
-
-
 class Upload:
     """The body of one form or file. `read` bytes of it have come. To be closed."""
 
-    def __init__(self, incoming: IncomingRequest, uploads: Uploads, scanner: Reader) -> None:
+    def __init__(
+        self, incoming: IncomingRequest, uploads: Uploads, scanner: MultipartScanner | Unread
+    ) -> None:
         self._incoming = incoming
         self._uploads = uploads
         self._scanner = scanner
