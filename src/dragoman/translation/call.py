@@ -817,7 +817,8 @@ def mint(prefix: str) -> str:
     """A fresh id with `prefix`."""
     # Unique, not secret: without a system call for each. Forks have their own seeds.
     # Ids of one time have a common prefix, as the vendors' do, so that a store has them in order.
-    return f"{prefix}{int(time.time() * 1000):012x}{random.getrandbits(48):012x}"
+    number = int(time.time() * 1000) << 48 | random.getrandbits(48)
+    return prefix + number.to_bytes(12, "big").hex()
 
 
 _LETTERS = bytes.maketrans(b"0123456789abcdef", b"abcdefghijklmnop")
