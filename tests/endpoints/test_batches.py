@@ -161,7 +161,13 @@ def test_what_a_batch_came_to_is_counted_once(
         done = 4 if way in ("asked", "unasked", "restarted") else 1
         assert eventually(lambda: used(second) == done * TOKENS)
         assert sum(service.app.holdings.used.values()) == done * TOKENS
-        elsewhere.batches.retrieve(batch.id)
+        ended = elsewhere.batches.retrieve(batch.id)
+        if done < 4:
+            assert ended.error_file_id is not None
+            errors = elsewhere.files.content(ended.error_file_id).read().splitlines()
+            assert [json.loads(one)["custom_id"] for one in errors] == ["r1", "r2", "r3"]
+            with pytest.raises(openai.NotFoundError):
+                opened.openai(first, YOU).files.content(ended.error_file_id)
         opened.make_due()
         assert used(second) == done * TOKENS
         cost = done * (20 * 1e-6 + 5 * 10e-6) / 2

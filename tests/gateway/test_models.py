@@ -12,7 +12,16 @@ from msgspec.structs import replace
 
 import dragoman.server.models as catalogues
 from dragoman.canonical.errors import DragomanError
-from dragoman.config import Config, Fallback, Models, OwnPrice, Route, Upstream
+from dragoman.config import (
+    Client,
+    Config,
+    Fallback,
+    Models,
+    OwnPrice,
+    Route,
+    Secret,
+    Upstream,
+)
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.prices.loading import load_prices
 from dragoman.protocols.model_facts import model_info
@@ -22,7 +31,7 @@ from dragoman.server.models import Catalogue
 from dragoman.server.testing import RunningGateway
 from dragoman.serving.routing import Router
 from tests.gateway.conftest import Start, config_for
-from tests.gateway.http import call
+from tests.gateway.http import KEY, call
 from tests.gateway.odd_upstream import answering
 
 
@@ -166,6 +175,13 @@ def test_what_the_configuration_knows_of_a_model(start: Start, simulator: Runnin
     }
     assert made["architecture"]["input_modalities"] == ["text"]
     assert made["max_output_tokens"] == 900
+    short = Client(name="short", key=Secret(KEY), max_output_tokens=80)
+    url = start(replace(config, clients=(short,))).base_url
+    listed = call(url, "GET", "/v1/models").json["data"]
+    info = call(url, "GET", "/v1/model/info").json["data"]
+    assert {one["max_output_tokens"] for one in listed} == {80}
+    assert {one["model_info"]["max_output_tokens"] for one in info} == {80}
+    assert call(url, "GET", "/v1/models/mine").json["max_tokens"] == 80
 
 
 OPEN_ROUTER = {
@@ -355,8 +371,6 @@ def test_an_upstream_that_cannot_list_is_left_out(
 def test_both_sdks(gateway: RunningGateway) -> None:
     from anthropic import Anthropic
     from openai import OpenAI
-
-    from tests.gateway.http import KEY
 
     with OpenAI(base_url=gateway.openai_base_url, api_key=KEY) as openai:
         assert "chat/sim-text" in [model.id for model in openai.models.list()]

@@ -205,7 +205,9 @@ class ModelEndpoints:
         """`GET` of all models that the client may use, or the part that its query asks for."""
         form = incoming.codec.endpoint.models
         listed = await self._of(caller)
-        models = [form.write_model(name, one.owner, one.details) for name, one in listed.items()]
+        models = [
+            form.write_model(name, one.owner, _details(one, caller)) for name, one in listed.items()
+        ]
         query = {
             name: values[-1] for name, values in parse_qs(incoming.query.decode("latin-1")).items()
         }
@@ -216,7 +218,8 @@ class ModelEndpoints:
 
     async def info(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """`GET` of all models that the client may use, as LiteLLM describes them."""
-        models = [model_info(name, one.details) for name, one in (await self._of(caller)).items()]
+        listed = await self._of(caller)
+        models = [model_info(name, _details(one, caller)) for name, one in listed.items()]
         incoming.reply(200, to_json({"data": models}))
 
     async def _of(self, caller: Caller) -> Mapping[str, ListedModel]:
@@ -237,8 +240,17 @@ class ModelEndpoints:
         model = (await self._catalogue.models()).get(name)
         if model is None or not self._catalogue.may_list(caller, name):
             raise model_not_found(name)
-        entry = incoming.codec.endpoint.models.write_model(name, model.owner, model.details)
+        form = incoming.codec.endpoint.models
+        entry = form.write_model(name, model.owner, _details(model, caller))
         incoming.reply(200, to_json(entry))
+
+
+def _details(model: ListedModel, caller: Caller) -> JsonObject:
+    """What is served of a model to a client, whose answers may be shorter."""
+    if caller.most_output is None:
+        return model.details
+    most = ModelFacts(max_output=caller.most_output)
+    return {**model.details, **facts_in(model.details).least(most).members()}
 
 
 def _reason(error: Exception) -> str:

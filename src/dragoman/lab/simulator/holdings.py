@@ -263,7 +263,11 @@ class Holdings:
         done = lines if ending == "completed" else lines[:1]
         asked = Asked(held.key, False, "POST", (), "", b"", "")
         made = self._file(asked, "output.jsonl", "batch_output", b"".join(map(_answered, done)))
-        total = len(lines)
+        total, left = len(lines), lines[len(done) :]
+        if left:
+            errors = b"".join(_refused(line, ending) for line in left)
+            failed = self._file(asked, "errors.jsonl", "batch_output", errors)
+            held.shown["error_file_id"] = failed.shown["id"]
         held.shown |= {
             "status": ending,
             "output_file_id": made.shown["id"],
@@ -330,6 +334,14 @@ def _answered(line: JsonObject) -> bytes:
     response = {"status_code": 200, "request_id": "req_sim", "body": body}
     return _line(
         {"id": "batch_req", "custom_id": line["custom_id"], "response": response, "error": None}
+    )
+
+
+def _refused(line: JsonObject, ending: str) -> bytes:
+    """The line of a batch's file of errors."""
+    error = {"code": f"batch_{ending}", "message": "This request was not answered in time."}
+    return _line(
+        {"id": "batch_req", "custom_id": line["custom_id"], "response": None, "error": error}
     )
 
 
