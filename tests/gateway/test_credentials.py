@@ -26,6 +26,7 @@ from tests.gateway.clients import APIS, PATHS, body, completed
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY, Answer, call
 from tests.gateway.limited import serving
+from tests.realtime.serving import session
 
 ADMIN_KEY = "admin-key-of-the-tests"
 UPSTREAMS = ("chat", "messages", "responses")
@@ -146,6 +147,25 @@ def test_a_token_that_was_revoked_is_replaced_unseen(
     assert answered(gateway, api, "messages/sim-text", stream=stream)
     assert authority.issued["oauth"] == len(UPSTREAMS) + 1
     assert not gateway.app.pool.state("messages").disabled
+
+
+def test_a_token_that_was_revoked_is_replaced_unseen_for_endpoints_and_sessions(
+    start: Start, simulator: RunningSimulator, authority: Authority
+) -> None:
+    config = with_credentials(simulator.base_url, oauth(simulator))
+    chat, *others = config.upstreams
+    gateway = start(
+        replace(config, upstreams=(replace(chat, endpoints=("embeddings", "realtime")), *others))
+    )
+    simulator.wait_for(lambda: authority.issued["oauth"] == len(UPSTREAMS))
+    authority.revoke()
+    asked = {"model": f"{chat.name}/sim-embed", "input": "one"}
+    assert call(gateway.base_url, "POST", "/v1/embeddings", asked).status == 200
+    assert authority.issued["oauth"] == len(UPSTREAMS) + 1
+    authority.revoke()
+    with session(gateway, f"model={chat.name}/sim-voice", authorization=f"Bearer {KEY}"):
+        assert authority.issued["oauth"] == len(UPSTREAMS) + 2
+    assert not gateway.app.pool.state(chat.name).disabled
 
 
 def test_a_second_refusal_puts_the_account_aside(
