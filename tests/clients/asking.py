@@ -12,6 +12,9 @@ THOUGHT = "A file is wanted, and I have a tool that writes some."
 
 MODELS = {"claude-code": "claude-sonnet-5", "codex": "gpt-5.5"}
 
+TORN = ("fault=truncate", "after=3", "times=1")
+"""Options of `ask` by which the first answer breaks off in the middle of a thought."""
+
 TITLED = {f"opencode-{api}": ("--title", "A file") for api in UPSTREAMS}
 """Without, a second request for a title may be the one that meets a fault."""
 

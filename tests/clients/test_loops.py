@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.accounting import leaves, told, unaccounted
-from tests.clients.asking import CONTENT, SAID, ask
+from tests.clients.asking import CONTENT, SAID, TITLED, TORN, ask
 from tests.clients.programs import PROGRAMS
 from tests.clients.reading import called, instructions, offered
 from tests.clients.stage import UPSTREAMS, Exchange, Stage, taking_turns
@@ -38,8 +38,7 @@ SLOW = (
     ("chat", "opencode-responses", "some-model"),
 )
 """Programs that take seconds of a processor to start: each of their protocols before one upstream.
-Before another they meet a loop that breaks off and goes on (`test_retries.py`), and their recorded
-requests are translated for every upstream (`test_recordings.py`)."""
+Their recorded requests are translated for every upstream (`test_recordings.py`)."""
 REASONING = {program for program, _ in CASES} | {"openai-agents-chat", "openai-agents-responses"}
 """Those that were told that the model thinks."""
 ONE_BY_ONE = [("codex", "gpt-6-sol")]
@@ -48,23 +47,37 @@ ONE_BY_ONE = [("codex", "gpt-6-sol")]
 
 @pytest.mark.parametrize(
     ("stage", "program", "model"),
-    [
-        *((kind, program, model) for kind in UPSTREAMS for program, model in CASES),
-        *SLOW,
-    ],
+    [(kind, program, model) for kind in UPSTREAMS for program, model in CASES],
     indirect=["stage"],
 )
 def test_a_program_writes_a_file(stage: Stage, program: str, model: str, tmp_path: Path) -> None:
     """The file is there, the final text is shown, and what the client sent has arrived."""
-    target = tmp_path / "work" / "notes.txt"
+    check_loop(stage, program, model, tmp_path)
 
-    finished = stage.run(program, model, ask(target), tmp_path)
+
+@pytest.mark.parametrize(("stage", "program", "model"), SLOW, indirect=["stage"])
+def test_a_slow_program_writes_a_file(
+    stage: Stage, program: str, model: str, tmp_path: Path
+) -> None:
+    """The same; and those that are agents ask again after their first answer, which breaks off."""
+    asks_again = not program.startswith("openai-agents")
+    check_loop(stage, program, model, tmp_path, torn=asks_again)
+
+
+def check_loop(stage: Stage, program: str, model: str, folder: Path, *, torn: bool = False) -> None:
+    """Run a program on one file; `torn` if its first answer breaks off in the middle of a
+    thought."""
+    target = folder / "work" / "notes.txt"
+    prompt = ask(target, *(TORN if torn else ()))
+
+    finished = stage.run(program, model, prompt, folder, arguments=TITLED.get(program, ()))
 
     assert finished.status == 0, finished
     assert target.read_text().rstrip("\n") == CONTENT
     assert SAID in finished.output, finished
-    first, second = working(stage)
-    for exchange in (first, second):
+    *broken, first, second = working(stage)
+    assert len(broken) == torn
+    for exchange in (*broken, first, second):
         assert unaccounted(exchange.sent, exchange.received, exchange.losses) == []
         check_tools(exchange)
         check_instructions(exchange)

@@ -21,25 +21,21 @@ CASES = [
     ("pi-messages", "claude-sonnet-5"),
     ("pi-chat", "some-model"),
     ("ai-sdk-chat", "gpt-5.5"),
-    ("openai-agents-chat", "some-model"),
     ("codex", "gpt-5.5"),
     ("codex", "gpt-6-sol"),
     ("pi-responses", "gpt-5.5"),
     ("ai-sdk-compatible", "some-model"),
-    ("openai-agents-responses", "some-model"),
     ("ai-sdk-anthropic", "claude-sonnet-5"),
 ]
 """Taking turns, each protocol of clients comes before each kind of upstream. What each was recorded
 to send is held to the same before all (`test_recordings.py`)."""
-SLOW = (("messages", "opencode-messages", "claude-sonnet-5"),)
-"""One that takes seconds of a processor to start, twice."""
-MOVES_MARKS = frozenset({"claude-code", "opencode-messages", "pi-messages"})
+MOVES_MARKS = frozenset({"claude-code", "pi-messages"})
 """Move their cache marks from turn to turn, and write texts now as text, now as a list."""
 
 
 @pytest.mark.parametrize(
     ("stage", "program", "model"),
-    [*((kind, *case) for kind, case in taking_turns(CASES)), *SLOW],
+    [(kind, *case) for kind, case in taking_turns(CASES)],
     indirect=["stage"],
 )
 def test_each_request_goes_on_where_the_last_one_ended(

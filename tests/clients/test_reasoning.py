@@ -24,13 +24,11 @@ CELLS: list[tuple[Api, str]] = [
     *((kind, program) for kind in UPSTREAMS for program in SHOWING),
     # It asks for no reasoning: what shows it unasked is a Chat upstream.
     ("chat", "cline-chat"),
-    # They take their time to start. Each in each protocol, and on each upstream.
+    # They take their time to start: each in each protocol, translated.
     ("chat", "langchain-responses"),
-    ("messages", "langchain-responses"),
     ("responses", "langchain-messages"),
-    ("chat", "pydantic-ai-responses"),
-    ("messages", "pydantic-ai-messages"),
-    ("responses", "pydantic-ai-responses"),
+    ("messages", "pydantic-ai-responses"),
+    ("chat", "pydantic-ai-messages"),
 ]
 
 

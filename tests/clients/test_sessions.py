@@ -10,14 +10,18 @@ import pytest
 from tests.clients.accounting import unaccounted
 from tests.clients.asking import CONTENT, SAID, ask
 from tests.clients.reading import called
-from tests.clients.stage import Stage
+from tests.clients.stage import Stage, taking_turns
 
 NOTES_S = 3.0
 """In which a program has written down what it was asked, and shown what it has heard."""
 PROGRAMS = [("claude-code", "claude-sonnet-5"), ("codex", "gpt-5.5")]
 
 
-@pytest.mark.parametrize(("program", "model"), PROGRAMS)
+@pytest.mark.parametrize(
+    ("stage", "program", "model"),
+    [(kind, *case) for kind, case in taking_turns(PROGRAMS)],
+    indirect=["stage"],
+)
 def test_a_conversation_is_resumed(stage: Stage, program: str, model: str, tmp_path: Path) -> None:
     """The second run's requests hold the first run's whole conversation."""
     first, second = (tmp_path / "work" / name for name in ("first.txt", "second.txt"))
