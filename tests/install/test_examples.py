@@ -194,7 +194,6 @@ class Played:
 PLAYED = (
     Played("Claude Code", "claude", "claude -p"),
     Played("Codex", "codex", "codex exec --skip-git-repo-check"),
-    Played("opencode", "opencode", "opencode run"),
     Played("qwen-code", "qwen", "qwen"),
     Played("pi", "pi", "pi --print"),
     Played("cline", "cline", "cline"),
@@ -276,6 +275,7 @@ def test_programs(
 
 
 def test_opencode_runs_by_what_is_printed_for_a_configuration(tmp_path: Path) -> None:
+    """Which is made as that of its page is, with the models of the routes."""
     put_on_the_path("opencode", tmp_path / "bin")
     home, config, port = tmp_path / "home", tmp_path / "dragoman.toml", free_port()
     (home / "work").mkdir(parents=True)
@@ -287,7 +287,8 @@ def test_opencode_runs_by_what_is_printed_for_a_configuration(tmp_path: Path) ->
         file.write_text(json_in(printed))
         with running_gateway(read_config(config).config, port=port):
             words = ["sh", "-c", "opencode run 'Say hello to me'"]
-            finish(words, home / "work", environment(home, f"{tmp_path}/bin"))
+            shown = finish(words, home / "work", environment(home, f"{tmp_path}/bin"))
+        assert "The dragoman stood between two courts" in shown, "what the simulator answers"
         asked = [one.json for one in simulator.requests if one.json]
         assert {one["model"] for one in asked} == {"sim-text"}
         assert 4_000 in [one.get("max_tokens") for one in asked], "what its file says"
