@@ -65,6 +65,7 @@ REASONS = {
     "edge/auth.py": "the subprotocol in which browsers send a key over a WebSocket",
     "endpoints/": "what vendors have beside answers of models, and in whose shape its errors are",
     "demo.py": "the demo shows four models, each on the simulator's upstream of one protocol",
+    "serving/bound_notes.py": "the kinds of what services hold, and where each shows its id",
     "server/app.py": "the CORS headers that browsers were promised, letter by letter",
     "server/testing.py": "the base URL as SDKs of OpenAI want it",
     "observability/traces/conventions.py": "hosts of services, and the conventions' names",

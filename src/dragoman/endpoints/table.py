@@ -347,12 +347,12 @@ ROWS: Final[tuple[Row, ...]] = (
 
 
 class Place(Struct, frozen=True):
-    """Rows that share a path, by their methods, and what a path has for their parameters. `google`
-    has those of Google's clients, where others have the path, too."""
+    """Rows that share a path, by their methods, and what a path has for their parameters. `other`
+    has those of another vendor, Google, on the same path."""
 
     rows: Mapping[str, Row]
     parameters: Mapping[str, str] = {}
-    google: Place | None = None
+    other: Place | None = None
 
 
 def _expression(path: str) -> re.Pattern[str]:
@@ -405,7 +405,7 @@ def place_of(path: str) -> Place | None:
     """The rows of a path with parameters, or without the version that it should begin with."""
     google = _matching(path, _GOOGLES)
     if (found := _matching(path, _PATTERNS)) is not None:
-        return replace(found, google=google)
+        return replace(found, other=google)
     if google is not None:
         return google
     return None if path.startswith("/v1/") else PATHS.get(f"/v1{path}")

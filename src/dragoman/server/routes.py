@@ -169,12 +169,13 @@ class Routes:
             row.method: endpoints.handler(row, place.parameters) for row in rows
         }
         codec = FACES[rows[0].face]
-        if place.google is not None:
+        if place.other is not None:
             # Who calls decides whose path it is.
             codec = None
-            for method, row in place.google.rows.items():
-                of_google = endpoints.handler(row, place.google.parameters)
-                methods[method] = partial(_of_vendor, of_google, methods.get(method))
+            for method, row in place.other.rows.items():
+                theirs = endpoints.handler(row, place.other.parameters)
+                handlers = theirs, methods.get(method)
+                methods[method] = partial(_of_vendor, FACES[row.face], *handlers)
         if "GET" in methods:
             methods.setdefault("HEAD", methods["GET"])
         return Route(
@@ -248,18 +249,20 @@ def _below(path: str, parent: str) -> str:
 
 
 def _of_vendor(
-    of_google: Handler,
+    codec: Codec | None,
+    theirs: Handler,
     of_others: Handler | None,
     incoming: IncomingRequest,
     caller: Caller,
     record: Record,
 ) -> Awaitable[None]:
-    """Have a request on a path of several vendors answered by the row of its own.
+    """Have a request on a path of several vendors answered by the row of its own: `theirs` is for
+    clients of the protocol `codec`.
 
     Raises:
         DragomanError: its vendor has none.
     """
-    handler = of_google if incoming.codec is FACES["google"] else of_others
+    handler = theirs if incoming.codec is codec else of_others
     if handler is None:
         message = f"{incoming.method} is not allowed on {incoming.path[:200]}."
         raise refusal(FaultKind.METHOD_NOT_ALLOWED, message)
