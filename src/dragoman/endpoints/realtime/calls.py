@@ -15,9 +15,9 @@ from math import inf
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.usage import Usage
@@ -39,7 +39,7 @@ from dragoman.endpoints.realtime.sockets import (
 )
 from dragoman.endpoints.usage import Measured
 from dragoman.endpoints.wire import gateway_url, members_of
-from dragoman.jsontext import JsonError, decoder, object_of
+from dragoman.jsontext import JsonError, object_of
 from dragoman.protocols.base import to_json
 from dragoman.serving.failures import Failure
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
@@ -57,19 +57,6 @@ _CALL_S = 2 * 3600.0
 _HANG_UP_S = 5.0
 _TICK_S = 20.0
 _NO_STORE = [(b"cache-control", b"no-store")]
-
-
-class _Body(Struct):
-    session: Raw = Raw()
-
-
-class _Session(Struct):
-    model: Any = None
-    audio: Any = None
-
-
-_body = decoder(_Body)
-_session = decoder(_Session)
 
 
 class RealtimeCalls:
@@ -363,20 +350,18 @@ def _session_of(body: bytes) -> bytes:
         InvalidRequest: it is no JSON object.
     """
     try:
-        return bytes(_body(body).session) or b"{}"
+        return bytes(jsontext.members(body).get("session", b"{}"))
     except JsonError:
         raise InvalidRequest.at("", "The body must be a JSON object.") from None
 
 
 def _model_of(session: bytes) -> str:
     """The model of a session; that which transcribes, if there is no other."""
-    try:
-        found = _session(session) if session else _Session()
-    except JsonError:
-        raise InvalidRequest.at("session", "must be an object") from None
-    if isinstance(found.model, str):
-        return found.model
-    return transcriber_of({"audio": found.audio})
+    found = object_of(session) if session else {}
+    if found is None:
+        raise InvalidRequest.at("session", "must be an object")
+    model = found.get("model")
+    return model if isinstance(model, str) else transcriber_of({"audio": found.get("audio")})
 
 
 def _renamed(session: bytes, call: EndpointCall) -> bytes:
