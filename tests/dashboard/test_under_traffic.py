@@ -247,10 +247,14 @@ def test_the_overview_tells_of_what_goes_wrong(busy: RunningGateway, browser: Br
 
 
 def test_an_account_tells_what_it_was_used_for(busy: RunningGateway, browser: Browser) -> None:
-    used: Any = ask(busy, "GET", "usage?by=account&upstream=chat")
-    name = next(row["by"]["account"] for row in used["rows"] if float(row["cost_usd"]))
+    def names() -> list[str]:
+        used: Any = ask(busy, "GET", "usage?by=account&upstream=chat")
+        return [row["by"]["account"] for row in used["rows"] if float(row["cost_usd"])]
+
+    # What was used is written to the store now and then.
+    until(lambda: bool(names()), lambda: "nothing was used")
     with Looked(browser, "wide") as (page, faults):
-        sign_in(page, busy, path=f"/accounts/{name}")
+        sign_in(page, busy, path=f"/accounts/{names()[0]}")
         facts = page.get_by_role("complementary").locator("dt")
         for fact, pattern in (
             ("Tokens in, cached", r"[1-9][\d.]*( [kM])?, \d+ %"),
