@@ -57,12 +57,11 @@ def token_of(
     if until is None:
         until = answer.get("expires_on")
     at = moment(until) if isinstance(until, str) and not _number(until) else _number(until)
-    if life is None and at is None:
-        life = UNKNOWN_LIFE_S
-    expires = at if life is None and at is not None else now + (life or 0.0)
+    if life is not None or at is None:
+        at = now + (UNKNOWN_LIFE_S if life is None else life)
     refresh_in = _number(answer.get("refresh_in"))
     refresh_at = inf if refresh_in is None else now + refresh_in
-    return token, Credential(now, expires, refresh_at=refresh_at)
+    return token, Credential(now, at, refresh_at=refresh_at)
 
 
 def bearer(credential: Credential, token: str, *more: tuple[str, str]) -> Credential:
