@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 import dragoman
 from dragoman import demo
@@ -51,6 +51,11 @@ def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=30,
     )
+
+
+def invoked(*arguments: str, **environ: str) -> Result:
+    """The same in this process, which starts in no time."""
+    return CliRunner(env=environ).invoke(main, arguments)
 
 
 @contextmanager
@@ -140,16 +145,16 @@ amount = "1"
 window = "day"
 """
     )
-    result = run("check", str(file), SOME_OPENAI_KEY="sk-1")
-    assert result.returncode == 0
+    result = invoked("check", str(file), SOME_OPENAI_KEY="sk-1")
+    assert result.exit_code == 0
     assert "the key spender has a budget, and the model odd of openai has no price" in result.stderr
 
 
 def test_check_tells_every_fault(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text(GOOD.replace("match", "matsch"))
-    result = run("check", str(file))
-    assert result.returncode == 1
+    result = invoked("check", str(file))
+    assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
         f"error: {file}:10: accounts[0].key: environment variable SOME_OPENAI_KEY is not set",
@@ -161,16 +166,16 @@ def test_check_tells_every_fault(tmp_path: Path) -> None:
 def test_check_tells_warnings(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text(GOOD + "[[routes]]\nmatch = 'gpt-5'\nupstream = 'openai'\n")
-    result = run("check", str(file), SOME_OPENAI_KEY="sk-1")
-    assert result.returncode == 0
+    result = invoked("check", str(file), SOME_OPENAI_KEY="sk-1")
+    assert result.exit_code == 0
     assert result.stderr == (
         f"warning: {file}:16: routes[1].match: never reached: routes[0] (gpt-*) matches first\n"
     )
 
 
 def test_check_a_file_that_is_not_there(tmp_path: Path) -> None:
-    result = run("check", str(tmp_path / "none.toml"))
-    assert result.returncode == 1
+    result = invoked("check", str(tmp_path / "none.toml"))
+    assert result.exit_code == 1
     assert f"there is no configuration at {tmp_path / 'none.toml'}" in result.stderr
     assert "dragoman init" in result.stderr
     assert "Traceback" not in result.stderr
@@ -298,13 +303,13 @@ def test_the_store_is_looked_at_without_the_environment_of_the_service(tmp_path:
         ("admin", "list"),
         ("store", "check"),
     ):
-        done = run(*command, *at)
-        assert done.returncode == 0, (command, done.stderr)
-    tested = run("accounts", "test", "openai-1", "--model", "gpt-x", *at)
-    assert tested.returncode == 1
+        done = invoked(*command, *at)
+        assert done.exit_code == 0, (command, done.stderr)
+    tested = invoked("accounts", "test", "openai-1", "--model", "gpt-x", *at)
+    assert tested.exit_code == 1
     assert "environment variable SOME_OPENAI_KEY is not set" in tested.stderr
-    checked = run("check", *at)
-    assert checked.returncode == 1
+    checked = invoked("check", *at)
+    assert checked.exit_code == 1
     assert checked.stderr.count("is not set") == 3
 
 
