@@ -16,7 +16,9 @@ help: ## list the targets
 demo: $(VENV)/.runtime ## serve the demo on 127.0.0.1:8080 (PORT= overrides)
 	@exec $(BIN)/dragoman demo --port $(PORT)
 
-test: lint types pytest ## lint, types and every test
+# mypy takes one core for a minute, of which tests leave the half.
+test: lint ## lint, types and every test
+	@$(MAKE) --no-print-directory --jobs=2 types pytest
 
 # Tests that open no socket and start no process, without those that are marked slow. A test holds
 # these folders to it.
@@ -46,12 +48,12 @@ javascript: ## prettier, eslint and tsc over the dashboard (needs npm)
 	fi
 
 types: $(VENV)/.dev ## mypy, strict
-	$(BIN)/mypy
+	nice $(BIN)/mypy
 
 # Tests of one file stay together: what they share is started once. Files come in the order of their
 # names, not those with few tests last, which take long and leave the other processes with nothing.
-# Many tests wait for most of their time, so there is one process more than cores.
-WORKERS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 3 ? n + 1 : 4)))
+# Many tests wait for most of their time, so there are two processes more than cores.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 3 ? n + 2 : 4)))
 pytest: $(VENV)/.dev ## the tests alone (ARGS= is passed on, WORKERS= is how many run at once)
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 

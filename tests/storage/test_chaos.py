@@ -16,7 +16,7 @@ def test_nothing_fails_or_is_lost_but_what_was_at_the_instance_that_was_killed(
     tmp_path: Path,
 ) -> None:
     plan = Plan(
-        clients=30, pause_s=0.15, budget=300, between_s=1.0, cut_s=2.0, delay_s=0.0,
+        clients=20, pause_s=0.15, budget=300, between_s=1.0, cut_s=2.0, delay_s=0.0,
         sync_s=0.05,
     )  # fmt: skip
     run = disturb(tmp_path, plan)

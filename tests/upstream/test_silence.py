@@ -12,7 +12,7 @@ from dragoman.upstream.request import Timeouts, UpstreamRequest
 from tests.upstream.servers import Call, Server
 
 SILENT_S = 0.4
-LARGE = b"x" * (32 * 1024 * 1024)
+LARGE = b"x" * (16 * 1024 * 1024)
 
 
 class Slow(Server):
