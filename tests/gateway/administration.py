@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.conftest import config_for
 from tests.gateway.http import Answer, call
+from tests.gateway.processes import until
 
 TOKEN = "admin-token-of-the-test"
 STORE_KEY = "a store key for tests"
@@ -60,9 +60,13 @@ def error(answer: Answer, status: int, kind: str, param: str | None = None) -> d
 
 
 def eventually(check: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if found := check():
-            return found
-        time.sleep(0.02)
-    pytest.fail("it never came true")
+    """What `check` gives as soon as that is anything."""
+    found: Any = None
+
+    def holds() -> bool:
+        nonlocal found
+        found = check()
+        return bool(found)
+
+    until(holds)
+    return found

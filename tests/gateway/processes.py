@@ -179,12 +179,17 @@ def _serves(running: GatewayProcess) -> bool:
         return False
 
 
-def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until something holds."""
+def until(
+    holds: Callable[[], bool], seconds: float = 60.0, told: Callable[[], str] = lambda: ""
+) -> None:
+    """Wait until something holds, which is looked at less and less often; `told` is what a failure
+    shows."""
     deadline = time.monotonic() + seconds
+    pause = 0.001
     while not holds():
-        assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.02)
+        assert time.monotonic() < deadline, f"it never came to that\n{told()}"
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
 
 
 def ask(connection: Connection) -> Answer:

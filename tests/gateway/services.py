@@ -9,7 +9,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.processes.listening import bind
+from tests.gateway import processes
 from tests.gateway.http import KEY
 
 CONFIG = """
@@ -84,10 +84,7 @@ def until(
     holds: Callable[[], bool], told: Callable[[], str] = lambda: "", seconds: float = START_S
 ) -> None:
     """Wait until something holds; `told` is what a failure shows."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"it never came to that\n{told()}"
-        time.sleep(0.02)
+    processes.until(holds, seconds, told)
 
 
 @dataclass

@@ -11,8 +11,9 @@ from openai.types.responses import ResponseTextDeltaEvent
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.checkers.framing import frames
 from tests.gateway.http import call
+from tests.gateway.processes import until
 from tests.memory.asking import client
-from tests.memory.background import SLOW, finished, until
+from tests.memory.background import SLOW, finished
 from tests.memory.conftest import KEY, Start
 
 UPSTREAMS = ["chat", "messages", "responses"]

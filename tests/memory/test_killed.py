@@ -15,9 +15,9 @@ import pytest
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.http import KEY, call
 from tests.gateway.load import at_once
-from tests.gateway.processes import gateway_process
+from tests.gateway.processes import gateway_process, until
 from tests.memory.asking import client
-from tests.memory.background import finished, until
+from tests.memory.background import finished
 from tests.memory.conftest import KEY as MY_KEY
 from tests.memory.conftest import Start
 from tests.storage.cluster import running_cluster

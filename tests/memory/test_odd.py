@@ -14,8 +14,9 @@ from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.storage import opening
 from tests.checkers.framing import frames
 from tests.gateway.http import Connection, call
+from tests.gateway.processes import until
 from tests.memory.asking import client, say
-from tests.memory.background import SLOW, finished, until
+from tests.memory.background import SLOW, finished
 from tests.memory.conftest import KEY, Start, Talk
 
 Make = Callable[..., Talk]
