@@ -29,7 +29,8 @@ class Case:
 
     def __init__(self) -> None:
         parsed = parse_config(TEXT).config
-        self.pool = AccountPool(parsed, clock=lambda: NOW, spread=lambda: 0.5)
+        self.now = NOW
+        self.pool = AccountPool(parsed, clock=lambda: self.now, spread=lambda: 0.5)
         account = parsed.accounts[0]
         place = place_of(account, parsed.upstreams[0])
         self.held = AccountCredential(account, place, Owner().join(Handlers()), self.note)
@@ -69,7 +70,10 @@ def test_an_account_whose_source_is_away_rests_until_there_is_a_credential() -> 
     case = Case()
     case.learn(problem="unavailable")
     assert case.chosen == "spare"
-    assert case.pool.state("one").cooling[""].why == "it is unavailable"
+    rest = case.pool.state("one").cooling[""]
+    assert rest.why == "it is unavailable"
+    case.now = rest.until + 1
+    assert case.chosen == "spare", "it was not obtained yet"
     assert not case.disabled
     case.learn(GOOD)
     assert case.chosen == "one"

@@ -34,8 +34,9 @@ def note_change(pool: AccountPool, entry: AccountCredential, now: float) -> None
     failure = entry.failure
     outcome: Outcome | None = None
     is_usable = entry.usable(now) is not None
-    is_preparing = not is_usable and failure is None
-    pool.prepare(name, Rest(inf, PREPARING, soft=True, since=now) if is_preparing else None)
+    # Also between the end of its rest and the next attempt to obtain one, it is chosen last.
+    why = PREPARING if failure is None else failure.why
+    pool.prepare(name, None if is_usable else Rest(inf, why, soft=True, since=now))
     if failure is not None and failure.failures == 1:
         _log.warning("account %s: no newer credential: %s", name, failure.why)
     if is_usable:
