@@ -200,6 +200,29 @@ def test_a_file_that_comes_in_pieces_is_counted_unless_it_broke_off(opened: Gate
             assert eventually(lambda: used(first) == 3 * TOKENS)
 
 
+def test_a_batch_has_the_requests_that_were_counted(opened: Gateways) -> None:
+    """Not those of a piece that was refused, or of a file that had the same name before."""
+    gateway, service = opened.open(), opened.simulator
+    mine = opened.google(gateway)
+    dear = lines(1, systemInstruction={"parts": [{"text": "x" * GRANULARITY}]}) * 2
+    cheap = b"\n" * GRANULARITY + dear[GRANULARITY:]
+    url = begun(gateway.base_url, len(dear), "application/jsonl")
+    assert piece(url, "upload", 0, dear[:GRANULARITY]).status == 200
+    assert piece(url, "upload", 0, cheap[:GRANULARITY]).status == 400
+    answer = piece(url, "upload, finalize", GRANULARITY, dear[GRANULARITY:])
+    swapped = answer.json["file"]["name"]
+    deleted = sent(mine, lines(1))
+    held = service.app.holdings.held[deleted]
+    held.key, key = "sk-sim-other", held.key
+    with pytest.raises(ClientError, match="permission"):
+        mine.files.delete(name=deleted)
+    held.key = key
+    for name in (swapped, deleted):
+        mine.files.get(name=name)
+        with pytest.raises(ClientError, match="not counted"):
+            mine.batches.create(model="gemini-x", src=name)
+
+
 def test_a_batch_that_runs_is_not_deleted(opened: Gateways) -> None:
     """Its service would go on with it, and nobody would know what it came to."""
     opened.simulator.app.holdings.polls = 3

@@ -160,6 +160,8 @@ class BoundThings:
                 # Its service would go on with it, and show no more what it comes to.
                 raise InvalidRequest.at("", "This batch has not ended: cancel it first.")
 
+        if row.method == "DELETE" and thing is not None and thing.kind == "google_file":
+            await self._forget_counted(thing)
         if sending.file is None:
             call.upload = sending.upload
         try:
@@ -209,6 +211,14 @@ class BoundThings:
         for share in sending.shares.values():
             share.requests, share.bytes = counted.requests, counted.bytes
             share.output, share.unlimited = counted.output, counted.unlimited
+
+    async def _forget_counted(self, file: BoundId) -> None:
+        """Forget what was counted of a file before it is deleted: another may be given its name,
+        also where nobody reads that it is gone."""
+        noted = Noted.of(file.details)
+        if noted.path:
+            noted = replace(noted, shares={}, path="")
+            await self._bindings.bind([replace(file, details=noted.details())])
 
     async def _own(self, call: EndpointCall, names: Sequence[str]) -> list[BoundId]:
         """The caller's things of these names, each once; what was made past the gateway is one
@@ -341,12 +351,14 @@ class BoundThings:
         """What is noted of a file that was uploaded: of one of lines, what was counted of it, if
         what it names is its client's."""
         counted = sending.counted
-        if counted is None or not counted.is_whole:
-            file = (jsontext.object_of(content) or {}).get("file")
+        file = (jsontext.object_of(content) or {}).get("file")
+        if not isinstance(file, dict) or counted is None or not counted.is_whole:
             name = id_of(file, "google_file") if isinstance(file, dict) else None
             # It may be shown again.
             known = await self._bindings.find([name], call.caller) if isinstance(name, str) else {}
             return next((Noted.of(one.details) for one in known.values()), Noted(by=by))
+        if not counted.is_of(file):
+            return Noted(by=by)
         problem = counted.problem
         try:
             used = await self._own(call, list(counted.requests.named))
@@ -411,6 +423,10 @@ class BoundThings:
             content = shown_batch(content, names)
         if kind == "google_cache" and noted.shares:
             content = replaced(content, "model", to_json(MODELS + next(iter(noted.shares))))
+        is_counted = kind == "google_file" and noted.path
+        if is_counted and (sending.counted is None or not sending.counted.is_whole):
+            # It was noted before. It may be deleted by now, and another have its name.
+            return content
         answer: JsonObject = jsontext.object_of(content) or {}
         things = things_in(answer, kind, owner, account, noted)
         if thing is None and kind in BATCHES:
@@ -436,7 +452,9 @@ class BoundThings:
         return content
 
 
-_VERSION = re.compile(r"/v1(?:beta1?|alpha)?(?=/)")
+_VERSION = re.compile(
+    r"/v1(?:beta1?|alpha)?(?:/projects/[^/]+/locations/[^/]+)?(?:/publishers/[^/]+)?(?=/)"
+)
 
 
 def _path_at_upstream(row: Row, path: str) -> tuple[str, bool]:

@@ -4,7 +4,9 @@ was uploaded, and what their service shows of them."""
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Final
 
 from msgspec import Raw
@@ -82,6 +84,7 @@ class CountedFile(Unread):
         self._most = caller.most_output
         self.requests = GoogleRequests(caller)
         self._lines = Lines(self._line)
+        self._hash = sha256()
         self.offset = 0
         self.ends = False
         self.is_whole = False
@@ -95,6 +98,7 @@ class CountedFile(Unread):
     def feed(self, data: bytes) -> None:
         """Count more lines."""
         self.offset += len(data)
+        self._hash.update(data)
         self._try(lambda: self._lines.feed(data))
 
     def finish(self) -> None:
@@ -104,6 +108,12 @@ class CountedFile(Unread):
             self.is_whole = True
             if not self.requests.count:
                 self.problem = self.problem or "it has no requests"
+
+    def is_of(self, file: Mapping[str, Any]) -> bool:
+        """Whether a file, as its service shows it, has what was counted: a piece may have been
+        refused, or sent again with something else. The hash is shown of its bytes, or in hex."""
+        shown = (self._hash.digest(), self._hash.hexdigest().encode())
+        return file.get("sha256Hash") in [b64encode(one).decode() for one in shown]
 
     def _try(self, count: Callable[[], bytes]) -> None:
         if self.problem:
