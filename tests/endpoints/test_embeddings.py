@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from dragoman.lab.simulator.endpoints import packed, vector
 from dragoman.lab.simulator.testing import RunningSimulator
-from tests.endpoints.serving import config, post, sdk, serving, upstream
+from tests.endpoints.serving import ALL, config, post, sdk, serving, upstream
 from tests.gateway.http import KEY, TRUSTS_NOBODY
 
 NODE = Path(__file__).parent.parent / "node"
@@ -199,11 +199,14 @@ def test_vertex_is_asked_as_each_model_wants_it(
     assert lines[-1]["usage"]["input"] == answer.json["usage"]["prompt_tokens"]
 
 
-@pytest.mark.parametrize("protocol", [GOOGLE, "openai_chat"])
+@pytest.mark.parametrize("protocol", [GOOGLE, "openai_chat", "openai_responses"])
 def test_google_clients_are_passed_and_translated(
     simulator: RunningSimulator, protocol: str
 ) -> None:
-    with serving(config(upstream("sim", simulator.base_url, protocol))) as (gateway, lines):
+    """What Chat upstreams cannot count is estimated."""
+    more = {} if protocol == GOOGLE else {"endpoints": ALL}
+    up = upstream("sim", simulator.base_url, protocol, **more)
+    with serving(config(up)) as (gateway, lines):
         client = genai.Client(
             api_key=KEY,
             vertexai=False,
@@ -225,10 +228,20 @@ def test_google_clients_are_passed_and_translated(
             {"content": {"parts": [{"text": "one"}]}, "model": "models/my-model"},
         )
         assert single.json["embedding"]["values"] == vector("one")
-        if protocol == GOOGLE:
-            counted = client.models.count_tokens(model="sim/sim-text", contents="one")
-            assert counted.total_tokens
-    assert lines[-2 if protocol == GOOGLE else -1]["upstream_model"] == "sim-model"
+        assert lines[-1]["upstream_model"] == "sim-model"
+        asked = len(simulator.requests)
+        counts = [
+            client.models.count_tokens(model="sim/sim-text", contents="one " * size)
+            for size in (100, 200)
+        ]
+        paths = [one.path for one in simulator.requests[asked:]]
+    fewer, more_tokens = (one.total_tokens or 0 for one in counts)
+    assert 50 < fewer < more_tokens < 400
+    path = {
+        GOOGLE: "/v1/models/sim-text:countTokens",
+        "openai_responses": "/v1/responses/input_tokens",
+    }.get(protocol)
+    assert paths == ([] if path is None else [path] * 2)
 
 
 def test_google_clients_and_cohere_is_a_404_in_the_clients_shape(
