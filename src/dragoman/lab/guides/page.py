@@ -46,7 +46,7 @@ The statements about each client were found in one of these ways:
 
 - **Run by the tests** on Chat, Messages and Responses upstreams, as the real program: Claude Code,
   Codex, opencode, pi, qwen-code, cline, the AI SDK and openai-agents; of the vendors' SDKs,
-  Google's among them, both languages, on all four.
+  Google's among them, both languages, on all five.
 - **Recorded**: what the real program sends in a tool loop, translated to every protocol by the
   tests: all of these, and LangChain, pydantic-ai, LlamaIndex and the tool runners
   of the Python SDKs. Not recorded are qwen-code's Messages for a model it does not know (a strict
