@@ -28,8 +28,8 @@ def needed(name: str = "dragoman") -> set[str]:
     return found
 
 
-def fresh_venv(folder: Path, package: Path) -> Path:
-    """Make a virtualenv with a wheel or an sdist in it; its `bin` folder.
+def fresh_venv(folder: Path, wheel: Path) -> Path:
+    """Make a virtualenv with a wheel in it; its `bin` folder.
 
     What it needs is copied from the running Python, where it was installed by the lock, so that no
     network is needed and nothing else comes along.
@@ -37,10 +37,7 @@ def fresh_venv(folder: Path, package: Path) -> Path:
     # Without a pip of its own: to unpack one takes longer than all else.
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     site = next((folder / "lib").glob("python*/site-packages"))
-    names = needed()
-    if package.suffix == ".gz":
-        names.add("setuptools")  # an sdist is built where it is installed
-    for name in names:
+    for name in needed():
         for file in distribution(name).files or ():
             target = site / file
             if ".." not in file.parts and Path(str(file.locate())).is_file():
@@ -48,8 +45,8 @@ def fresh_venv(folder: Path, package: Path) -> Path:
                 shutil.copyfile(str(file.locate()), target)
     python = str(folder / "bin/python")
     pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
-    options = ["--quiet", "--no-index", "--no-build-isolation"]
+    options = ["--quiet", "--no-index"]
     subprocess.run(
-        [*pip, "install", *options, str(package)], check=True, capture_output=True, text=True
+        [*pip, "install", *options, str(wheel)], check=True, capture_output=True, text=True
     )
     return folder / "bin"
