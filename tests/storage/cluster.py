@@ -91,8 +91,8 @@ def running_cluster(more: str = "") -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="dragoman-pg-") as name:
         cluster = Cluster(Path(name), programs)
         cluster.make()
-        cluster.start(more)
         try:
+            cluster.start(more)
             yield cluster
         finally:
             cluster.stop()
