@@ -172,7 +172,9 @@ def test_an_upload_goes_on_after_a_break_at_another_instance_and_after_a_restart
     assert piece(url, "query", key=YOU).status == 404
     third = opened.open('addresses = ["10.0.0.1"]')
     assert piece(url.replace(second.base_url, third.base_url), "query").status == 403
-    assert piece(url.replace("upload_id=", "upload_id=x"), "query").status == 401
+    refused = piece(url.replace("upload_id=", "upload_id=x"), "query")
+    assert refused.status == 401
+    assert "www-authenticate" in refused.headers
 
 
 @pytest.mark.parametrize("protocol", ["raw", "multipart"])

@@ -18,11 +18,11 @@ from dragoman.config.credentials import (
     Credentials,
     OAuthCredentials,
 )
-from dragoman.lab.simulator.authority import KEY_ID, SECRET, Authority, Failing
+from dragoman.lab.simulator.authority import KEY_ID, SECRET, TOKEN, Authority, Failing
 from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
-from tests.gateway.clients import APIS, PATHS, body, completed
+from tests.gateway.clients import APIS, PATHS, body, completed, streamed_text, text_of
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY, Answer, call
 from tests.gateway.limited import serving
@@ -144,8 +144,14 @@ def test_a_token_that_was_revoked_is_replaced_unseen(
     assert answered(gateway, api, "messages/sim-text", stream=stream)
     simulator.wait_for(lambda: authority.issued["oauth"] == len(UPSTREAMS))
     authority.revoke()
-    assert answered(gateway, api, "messages/sim-text", stream=stream)
+    following = f"{TOKEN}oauth-{len(UPSTREAMS) + 1}"
+    asked = body(api, "messages/sim-echo", f"of {following}", stream=stream)
+    answer = call(gateway.base_url, "POST", PATHS[api], asked)
+    text = streamed_text(api, answer.body) if stream else text_of(api, answer)
+    assert "of [hidden]" in text
+    assert following not in text
     assert authority.issued["oauth"] == len(UPSTREAMS) + 1
+    assert following in authority.expires
     assert not gateway.app.pool.state("messages").disabled
 
 

@@ -187,8 +187,12 @@ MODEL: Final = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 def renamed(body: bytes, model: str) -> bytes:
     """A whole answer with another model name, where it can be with all other bytes as they are."""
     found = MODEL.search(body)
-    if found is None or body.find(b"{", body.find(b"{") + 1, found.start()) >= 0:
-        # The first match may be inside another member.
+    if (
+        found is None
+        # The match may be inside another member, or of a name that comes again.
+        or body.find(b"{", body.find(b"{") + 1, found.start()) >= 0
+        or body.find(b'"model"', found.end()) >= 0
+    ):
         return to_json({**members(body), "model": model})
     return body[: found.start(2)] + to_json(model) + body[found.end() :]
 

@@ -344,10 +344,14 @@ class Gateway:
         """Answer a request without a key, for the client that what else it has is of."""
         assert route.keyless is not None
         name = "" if now.keys.is_open else await route.keyless(incoming)
-        if name:
-            caller = now.keys.named(name, address=record.address)
-        else:
-            caller = self._identify(incoming, now, record)
+        try:
+            if name:
+                caller = now.keys.named(name, address=record.address)
+            else:
+                caller = self._identify(incoming, now, record)
+        except DragomanError:
+            incoming.shared.append((b"www-authenticate", route.challenge))
+            raise
         await self._for_caller(incoming, now, route, handler, caller, record)
 
     async def _once_known(

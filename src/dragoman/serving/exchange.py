@@ -497,7 +497,7 @@ class Exchange:
         record = context.record
         if record.bodies is not None:
             client = ObservedClient(client, record.bodies)
-        context.call.account, context.call.mask = builder.tag, builder.mask
+        context.call.account = builder.tag
         if context.call.search is not None:
             context.call.search_anew()
         dropped = 0
@@ -598,7 +598,7 @@ class Exchange:
             return False
         if again.body == call.body and again.headers_passed == call.headers_passed:
             return False
-        again.account, again.mask = call.account, call.mask
+        again.account = call.account
         again.request_id, again.response_id = call.request_id, call.response_id
         context.call, context.ledger = again, again.ledger
         context.update_headers()
@@ -651,19 +651,22 @@ def _send(
     route = plan.target.headers
     if trace is not None and plan.upstream.propagate_trace:
         route = {**(route or {}), TRACEPARENT.decode(): trace.call().header()}
+    request = builder.post(
+        call.path,
+        call.body,
+        call.headers_passed if call.passes_through else None,
+        stream=call.streams,
+        route=route,
+        proxy=lease.proxy,
+        idempotency_key=_idempotency_key(context, lease)
+        if IDEMPOTENCY_KEY in context.incoming.headers
+        else "",
+        socket=_socket_use(context) if call.streams else None,
+    )
+    # Only now: it hides what this request is authorised by.
+    call.mask = builder.mask
     return client.send(
-        builder.post(
-            call.path,
-            call.body,
-            call.headers_passed if call.passes_through else None,
-            stream=call.streams,
-            route=route,
-            proxy=lease.proxy,
-            idempotency_key=_idempotency_key(context, lease)
-            if IDEMPOTENCY_KEY in context.incoming.headers
-            else "",
-            socket=_socket_use(context) if call.streams else None,
-        ),
+        request,
         lease.waits[call.streams].limit,
         lease.fell_silent,
         context,

@@ -242,6 +242,10 @@ def test_a_whole_answer_under_the_clients_name(first: dict[str, Any]) -> None:
     if not first:
         assert passed.body == body.replace(b'"theirs"', b'"sh\\"own"')
     assert (passed.usage, passed.text_bytes) == (None, 14)
+    # Of names that come twice the last one counts.
+    twice = CODEC.passthrough.match_response(body[:-1] + b',"model":"other"}', "shown")
+    assert twice is not None
+    assert json.loads(twice.body) == {**made, "model": "shown"}
 
 
 def test_several_choices_pass_if_they_were_asked_for() -> None:
