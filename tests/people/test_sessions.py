@@ -133,7 +133,7 @@ def test_a_revoked_session_is_refused_with_one_answer(home: House, which: str) -
 def test_a_realtime_session_ends_with_the_sign_out(
     home: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And with no other session of the same person."""
+    """And with no other session of the same person; with its client secrets, too."""
     monkeypatch.setattr(websockets, "PING_S", 0.1)
     mine, other = home.session(), home.session()
     opened = [
@@ -146,6 +146,8 @@ def test_a_realtime_session_ends_with_the_sign_out(
     ]
     for one in opened:
         assert one.event()["type"] == "session.created"
+    path, asked = "/v1/realtime/client_secrets", {"session": {"model": "chat/sim-voice"}}
+    made = [call(home.url, "POST", path, asked, key=one["access_token"]) for one in (mine, other)]
     assert revoked(home, mine["refresh_token"]).status == 200
     told = opened[0].event()
     assert (told["type"], told["error"]["code"]) == ("error", "invalid_api_key")
@@ -154,6 +156,11 @@ def test_a_realtime_session_ends_with_the_sign_out(
     assert opened[1].event()["type"] == "response.created"
     for one in opened:
         one.sock.close()
+    ended, good = [handshake(authorization=f"Bearer {one.json['value']}") for one in made]
+    answer = call(home.url, "GET", "/v1/realtime", key=None, headers=ended)
+    assert (answer.status, answer.json["error"]["code"]) == (401, "invalid_api_key")
+    with Socket(home.url, good, path="/v1/realtime"):
+        pass
 
 
 def test_revoking_what_is_nothing_is_no_error(home: House) -> None:

@@ -38,13 +38,14 @@ _MOST_CLIENTS = 10_000
 class ClientSecret(Struct, frozen=True):
     """What a secret is for: sessions of a client with `model`, by an account and that of the
     upstream's own secret, `value`, which has the session's configuration. It ends at `expires`, in
-    Unix seconds."""
+    Unix seconds, and with the secret of the gateway with which it was made, of this `digest`."""
 
     client: str
     model: str
     account: str
     value: str
     expires: float
+    digest: bytes | None = None
 
 
 _read = decoder(ClientSecret)

@@ -331,7 +331,8 @@ class Gateway:
             self._count_wrong_key(record)
             message = "The client secret is not valid for this gateway, or has expired."
             raise refusal(FaultKind.UNAUTHENTICATED, message, code="invalid_api_key")
-        await self._for_caller(incoming, now, route, handler, now.keys.named(found.client), record)
+        caller = now.keys.named(found.client, found.digest)
+        await self._for_caller(incoming, now, route, handler, caller, record)
 
     async def _without_key(
         self,

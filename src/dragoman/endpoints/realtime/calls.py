@@ -113,7 +113,8 @@ class RealtimeCalls:
                 raise UpstreamError.unreadable("it has no client secret")
             ends = ends if isinstance(ends, int | float) else inf
             expires = min(ends, time.time() + LIFE_S)
-            kept = ClientSecret(caller.name, call.model, lease.account.name, value, expires)
+            digest = self._parts.keys.digest_in(incoming.headers)
+            kept = ClientSecret(caller.name, call.model, lease.account.name, value, expires, digest)
             own = await secrets.keep(kept)
             # Wherever it stands, and however it is written.
             shown = replaced(content, "value", to_json(own))
@@ -140,7 +141,7 @@ class RealtimeCalls:
         model = query.get("model", "") if secret is None else secret.model
         self._resolve(call, model or _model_of(session))
         call.only = "" if secret is None else secret.account
-        meter = Meter(self._exchange, call, self._parts.keys, self._parts.count)
+        meter = Meter(self._exchange, call, self._parts.keys, self._parts.count, secret)
         await meter.admit_first()
         begun = False
 
@@ -251,7 +252,7 @@ class RealtimeCalls:
         Raises:
             DragomanError: NOT_FOUND: whose it is cannot be known, or the model is elsewhere.
         """
-        account = self._exchange.elsewhere(call)
+        account = self._exchange.elsewhere(call, name)
         if account is None:
             raise unknown_call(name)
         if session is not None:

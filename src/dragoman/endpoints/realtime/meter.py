@@ -15,6 +15,7 @@ from dragoman.edge.auth import Caller, Keyring, without_keys
 from dragoman.edge.incoming import IncomingRequest, InternalRequest
 from dragoman.edge.record import Record
 from dragoman.endpoints.call import EndpointCall
+from dragoman.endpoints.client_secrets import ClientSecret
 from dragoman.endpoints.exchange import EndpointExchange
 from dragoman.endpoints.realtime.events import CANCEL, NOTHING, heard
 from dragoman.endpoints.table import PATHS
@@ -46,16 +47,19 @@ class Meter:
         call: EndpointCall,
         keys: Keyring,
         count: Count,
+        secret: ClientSecret | None = None,
         *,
         counts: bool = True,
     ) -> None:
-        """`counts`: what the session uses is not counted elsewhere."""
+        """`secret` is the client's, if it has one in place of a key. `counts`: what the session
+        uses is not counted elsewhere."""
         self.is_answering = False
         self._counts = counts
         self._exchange = exchange
         self._call = call
         self._keys = keys
-        self._digest = keys.digest_in(call.incoming.headers)
+        headers = call.incoming.headers
+        self._digest = keys.digest_in(headers) if secret is None else secret.digest
         self._count = count
         self._turn: EndpointCall | None = None
         """The next answer, once it is admitted."""

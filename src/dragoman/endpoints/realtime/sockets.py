@@ -78,7 +78,8 @@ class RealtimeSockets:
             asked["call_id"] = opening.call
         # What a call uses is reported by the connection that the gateway itself has.
         counts = not opening.call
-        meter = Meter(self._exchange, call, self._parts.keys, self._parts.count, counts=counts)
+        keys, count = self._parts.keys, self._parts.count
+        meter = Meter(self._exchange, call, keys, count, opening.secret, counts=counts)
         await meter.admit_first()
 
         async def attempt(call: EndpointCall, lease: Lease) -> None:
