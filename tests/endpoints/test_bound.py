@@ -421,6 +421,11 @@ def test_what_was_made_elsewhere_passes_where_one_client_has_one_account(
                 call(gateway.base_url, method, path, b"" if method == "POST" else None).status
                 == 404
             )
+        asked = len(service.requests)
+        for name in ("%252e%252e", "%3F", "x%3F", "x%23", ".%0A.", "x%2520"):
+            path = f"/v1/vector_stores/{name}/chat/completions"
+            assert call(gateway.base_url, "POST", path, {"model": "any"}).status == 404
+        assert len(service.requests) == asked
         (account,) = gateway.app.pool.accounts()
         assert gateway.app.pool.state(account.name) == AccountState(name=account.name)
 

@@ -40,7 +40,6 @@ from dragoman.protocols.base import to_json
 from dragoman.protocols.bound_ids import not_held
 from dragoman.protocols.fields import JsonObject
 from dragoman.serving.answers import MOST_BYTES
-from dragoman.serving.bindings import LONGEST_ID
 from dragoman.serving.bound_notes import BATCHES, SECOND_FORM, Noted, id_of, things_in
 from dragoman.storage.bound import BoundId, Page
 from dragoman.upstream.request import BodySource
@@ -231,8 +230,8 @@ class BoundThings:
         return [found.get(name) or self._elsewhere(call, name) for name in dict.fromkeys(names)]
 
     def _elsewhere(self, call: EndpointCall, name: str) -> BoundId:
-        account = self._exchange.elsewhere(call)
-        if account is None or len(name) > LONGEST_ID:
+        account = self._exchange.elsewhere(call, name)
+        if account is None:
             raise not_held(name)
         return BoundId(name=name, owner=call.caller.owner, account=account.name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
@@ -78,6 +79,8 @@ _CONTENT = frozenset(
 _REFUSED_BEFORE = (401, 402, 403, 429)
 """Statuses of a request that was surely not begun, as it was refused for its account."""
 _BUSY, _NOT_FOUND = 503, 404
+_ID = re.compile(r"(?:[A-Za-z]+/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,255}")
+"""Ids of what was made past the gateway. Nothing else in a path ends it, or leads elsewhere."""
 _UPSTREAM = b"x-dragoman-upstream"
 """Header in which a client names the upstream that is to make something."""
 
@@ -152,10 +155,12 @@ class EndpointExchange:
             raise InvalidRequest.at(_UPSTREAM.decode(), f"name one of these upstreams: {names}")
         return found[0]
 
-    def elsewhere(self, call: EndpointCall) -> Account | None:
-        """The account that has what was made past the gateway, and is asked for by this call: where
-        there is one client and one account of the upstream that could have it. None: whose it is
-        cannot be known."""
+    def elsewhere(self, call: EndpointCall, name: str) -> Account | None:
+        """The account that has what was made past the gateway, and is asked for by this call and
+        `name`: where there is one client and one account of the upstream that could have it. None:
+        whose it is cannot be known, or no service reads that name in a path as it is."""
+        if _ID.fullmatch(name) is None:
+            return None
         try:
             upstream = self.chosen(call)
         except DragomanError:
