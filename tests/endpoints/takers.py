@@ -45,6 +45,7 @@ def speech(size: int, *before: bytes) -> bytes:
 class Taken:
     """What came of one request. `body` is what was taken of it so far, without chunks."""
 
+    method: str
     target: str
     headers: Mapping[str, str]
     sock: socket.socket
@@ -72,7 +73,9 @@ class Taken:
 
     def take(self) -> None:
         """Take all of the body."""
-        if "content-length" in self.headers:
+        if self.method in ("GET", "DELETE"):
+            pass
+        elif "content-length" in self.headers:
             left = int(self.headers["content-length"])
             while left:
                 piece = self.read(min(left, 65536))
@@ -131,9 +134,10 @@ class Taker:
     """A server with a thread for each connection. `behaviours` go by the key of the account; what
     is not named there is `usual`."""
 
-    def __init__(self) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/v1"
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.listener = socket.create_server(address)
+        self.port: int = self.listener.getsockname()[1]
+        self.url = f"http://{address[0]}:{self.port}/v1"
         self.behaviours: dict[str, Behaviour] = {}
         self.usual: Behaviour = answer
         self.calls: list[Taken] = []
@@ -163,7 +167,8 @@ class Taker:
                 for line in lines:
                     name, _, value = line.partition(": ")
                     headers[name.lower()] = value
-                taken = Taken(first.split(" ")[1], headers, sock, rest)
+                method, target, _ = first.split(" ")
+                taken = Taken(method, target, headers, sock, rest)
                 self.calls.append(taken)
                 self.behaviours.get(taken.key, self.usual)(taken)
                 if not taken.whole:
@@ -172,8 +177,8 @@ class Taker:
 
 
 @contextmanager
-def taking() -> Iterator[Taker]:
-    taker = Taker()
+def taking(address: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[Taker]:
+    taker = Taker(address)
     threading.Thread(target=taker.serve, daemon=True).start()
     try:
         yield taker

@@ -97,7 +97,7 @@ class Avoidance:
 
     def host_answered(self, lease: Lease, pool: UpstreamPool) -> None:
         """Record that the call of a lease got an answer, good or bad."""
-        self.hosts.answered(pool.host(lease.proxy), lease.taken)
+        self.hosts.answered(pool.host(lease.account, lease.proxy), lease.taken)
 
     def unreached(
         self,
@@ -110,7 +110,7 @@ class Avoidance:
         cause: str,
     ) -> bool:
         """See `dragoman.accounts.lease.Lease.unreached`."""
-        host = pool.host(lease.proxy)
+        host = pool.host(lease.account, lease.proxy)
         before = self.hosts.rest(host)
         rest = self.hosts.failed(host, lease.taken, now, self._spread())
         if rest is not None:

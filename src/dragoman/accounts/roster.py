@@ -171,7 +171,7 @@ class Roster:
             if old.upstream != account.upstream:
                 self.withdraw([name])
             else:
-                self._forget_proxy(pool, old)
+                self._forget_way(pool, old)
         settings = MemberSettings(
             name,
             account.models,
@@ -188,7 +188,7 @@ class Roster:
             pool.refusals.forget(name)
         self._fingerprints[name] = print_of_key
         self._tagged[account_tag(name)] = name
-        pool.own_proxies += account.proxy is not None
+        pool.add_way(account, 1)
         self._avoidance.add(account, now)
 
     def withdraw(self, names: Iterable[str]) -> None:
@@ -207,7 +207,7 @@ class Roster:
             member = pool.rotation.withdraw(name)
             if name in self._in_flight:
                 self._leaving[name] = account.upstream, member
-            self._forget_proxy(pool, account)
+            self._forget_way(pool, account)
             self.quotas.forget(name)
             self._avoidance.forget(name)
             pool.refusals.forget(name)
@@ -217,8 +217,8 @@ class Roster:
             if pool.wait_queue.waiters:
                 pool.wait_queue.serve()
 
-    def _forget_proxy(self, pool: UpstreamPool, account: Account) -> None:
-        pool.own_proxies -= account.proxy is not None
+    def _forget_way(self, pool: UpstreamPool, account: Account) -> None:
+        pool.add_way(account, -1)
         self._avoidance.remove_proxy(account)
 
     # What becomes known of them

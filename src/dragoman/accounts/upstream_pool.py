@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
@@ -24,7 +25,7 @@ from dragoman.accounts.silence import UsualWait
 from dragoman.accounts.slots import Slots
 from dragoman.accounts.wait_queue import Waiter, WaitQueue
 from dragoman.canonical.errors import FaultKind
-from dragoman.config import Secret, Upstream
+from dragoman.config import Account, Secret, Upstream
 
 _MOST_LOOKS = 64
 """Avoided accounts that one choice passes over."""
@@ -54,7 +55,6 @@ class UpstreamPool:
         "affinity",
         "apart",
         "beside",
-        "own_proxies",
         "probes",
         "proxies",
         "refusals",
@@ -64,6 +64,7 @@ class UpstreamPool:
         "upstream",
         "wait_queue",
         "waits",
+        "ways",
     )
 
     def __init__(
@@ -99,8 +100,8 @@ class UpstreamPool:
         self._offered = ""
         """The account that is being offered to those who wait."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self.own_proxies = 0
-        """Accounts that have a proxy of their own."""
+        self.ways: Counter[Host] = Counter()
+        """How many accounts are reached at each host, but for the `proxies` of the upstream."""
 
     def take_over(self, former: UpstreamPool) -> None:
         """Go on from what is known of the upstream of the same name in a configuration before."""
@@ -113,18 +114,25 @@ class UpstreamPool:
             self.waits = former.waits
             self.refusals = former.refusals
 
-    def host(self, proxy: Secret | None) -> Host:
-        """The host of the upstream as it is reached through `proxy`, None for none."""
-        where = urlsplit(self.upstream.base_url)
+    def add_way(self, account: Account, change: int) -> None:
+        """One account more, or less, is reached at its host."""
+        host = self.host(account, account.proxy or self.upstream.proxy)
+        self.ways[host] += change
+        if not self.ways[host]:
+            del self.ways[host]
+
+    def host(self, account: Account, proxy: Secret | None) -> Host:
+        """The host of an account as it is reached through `proxy`, None for none."""
+        where = urlsplit(account.base_url(self.upstream))
         port = where.port or (443 if where.scheme == "https" else 80)
         return Host(where.hostname or "", port, "" if proxy is None else proxy.reveal())
 
     @property
     def only_host(self) -> Host | None:
         """The host through which all accounts are reached; None if they go several ways."""
-        if self.proxies is not None or self.own_proxies:
+        if self.proxies is not None or len(self.ways) != 1:
             return None
-        return self.host(self.upstream.proxy)
+        return next(iter(self.ways))
 
     def choose(
         self,
