@@ -14,6 +14,7 @@ from google.genai import Client
 from google.genai.errors import ClientError
 from google.genai.types import File, Part, UploadFileConfig
 
+from dragoman.endpoints.google_uploads import answered_headers, upload_name
 from dragoman.lab.simulator.google_holdings import GRANULARITY
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.endpoints.bound import ME, YOU, Gateways, gateways
@@ -134,6 +135,13 @@ def piece(
 def base_of(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def test_an_uploads_url_is_the_gateways_whatever_the_service_answers() -> None:
+    for url in ("https://[x?upload_id=a&key=k", "https://other.example/x?upload_id=a"):
+        headers, name = answered_headers({"x-goog-upload-url": url}, "http://me")
+        assert headers == [(b"x-goog-upload-url", b"http://me?upload_id=a")]
+        assert name == upload_name(b"upload_id=a")
 
 
 def test_an_upload_goes_on_after_a_break_at_another_instance_and_after_a_restart(

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from msgspec.structs import replace
 
@@ -156,12 +158,18 @@ def test_a_token_that_was_revoked_is_replaced_unseen(
 
 
 def test_a_token_that_was_revoked_is_replaced_unseen_for_endpoints_and_sessions(
-    start: Start, simulator: RunningSimulator, authority: Authority
+    start: Start, simulator: RunningSimulator, authority: Authority, tmp_path: Path
 ) -> None:
+    """A body that was passed on is not sent again without what is gone of it."""
     config = with_credentials(simulator.base_url, oauth(simulator))
     chat, *others = config.upstreams
+    endpoints: Any = ("embeddings", "realtime", "files")
     gateway = start(
-        replace(config, upstreams=(replace(chat, endpoints=("embeddings", "realtime")), *others))
+        replace(
+            config,
+            upstreams=(replace(chat, endpoints=endpoints), *others),
+            storage=Storage(path=str(tmp_path / "store.db")),
+        )
     )
     simulator.wait_for(lambda: authority.issued["oauth"] == len(UPSTREAMS))
     authority.revoke()
@@ -171,6 +179,26 @@ def test_a_token_that_was_revoked_is_replaced_unseen_for_endpoints_and_sessions(
     authority.revoke()
     with session(gateway, f"model={chat.name}/sim-voice", authorization=f"Bearer {KEY}"):
         assert authority.issued["oauth"] == len(UPSTREAMS) + 2
+    with openai.OpenAI(base_url=f"{gateway.base_url}/v1", api_key=KEY, max_retries=0) as sdk:
+        for size in (9, 2**21):
+            authority.revoke()
+            content = b"x" * size
+            with (
+                nullcontext()
+                if size == 9
+                else pytest.raises(openai.APIStatusError, match="sent again")
+            ):
+                sdk.files.create(file=content, purpose="user_data")
+            assert sdk.files.create(file=content, purpose="user_data").bytes == size
+    authority.revoke()
+    # What waits in a file for a field that comes late is there still.
+    parts = (b'name="file"; filename="a"', b"x" * 2**21), (b'name="purpose"', b"user_data")
+    form = b"".join(
+        b"--b\r\nContent-Disposition: form-data; %b\r\n\r\n%b\r\n" % part for part in parts
+    )
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    answer = call(gateway.base_url, "POST", "/v1/files", form + b"--b--\r\n", headers=headers)
+    assert (answer.status, answer.json["bytes"]) == (200, 2**21)
     assert not gateway.app.pool.state(chat.name).disabled
 
 

@@ -25,10 +25,10 @@ class BatchFile:
         self.requests = requests
         self._at = 0
 
-    def anew(self) -> BatchFile:
-        """The same, from its beginning."""
+    def anew(self) -> bool:
+        """See `BodySource`."""
         self._at = 0
-        return self
+        return True
 
     async def pipe(self, sink: BodySink) -> bool:
         """See `BodySource`."""

@@ -276,7 +276,7 @@ class BoundThings:
             headers.pop("range", None)
         body: bytes | BodySource = sending.body
         if sending.file is not None:
-            body = sending.file.anew()
+            body = sending.file
         elif sending.upload is not None:
             body = sending.upload.body({})
         if sending.upload is not None:

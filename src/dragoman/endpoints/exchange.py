@@ -41,6 +41,7 @@ from dragoman.serving.exchange import READ_ON_S, SHUTTING_DOWN
 from dragoman.serving.failures import (
     BODY_PASSED,
     Failure,
+    Unauthorised,
     failed_call,
     refused,
     unusable,
@@ -371,6 +372,8 @@ class EndpointExchange:
         async def ask() -> UpstreamResponse | Failure:
             record.sent_at = time.perf_counter()
             request = build(builder)
+            if request.source is not None and not request.source.anew():
+                raise Unauthorised(BODY_PASSED)
             if call.row.repeat != "any_failure":
                 request = replace(request, once=True)
             record.bytes_up, record.bytes_down = len(request.body), 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from dragoman.edge.auth import query_without_keys
 from dragoman.edge.errors import Headers
@@ -65,7 +65,7 @@ def answered_headers(headers: Mapping[str, str], base: str) -> tuple[Headers, st
     name = ""
     for header, value in headers.items():
         if header in _URLS:
-            query = query_without_keys(urlsplit(value).query.encode())
+            query = query_without_keys(value.partition("?")[2].encode())
             name = upload_name(query)
             value = f"{base}?{query.decode()}"
         if header.startswith(_PREFIX):

@@ -237,13 +237,22 @@ class Passing:
         self.length = length
         if length >= 0:
             self.length += sum(len(value) - (end - start) for start, end, value in changes)
-        at = 0
+        self._changes = changes
         self._next: deque[bytes | tuple[int, int]] = deque()
         """What goes first: bytes, and from where to where of what is held."""
-        for start, end, value in changes:
+        self.anew()
+
+    def anew(self) -> bool:
+        """See `BodySource`."""
+        if not self._upload.can_repeat:
+            return False
+        at = 0
+        self._next.clear()
+        for start, end, value in self._changes:
             self._next += ((at, start), value)
             at = end
-        self._next.append((at, upload.held_bytes()))
+        self._next.append((at, self._upload.held_bytes()))
+        return True
 
     async def pipe(self, sink: BodySink) -> bool:
         """See `BodySource`."""

@@ -121,10 +121,13 @@ class SocketUse(Struct, frozen=True):
 
 class BodySource(Protocol):
     """A body that is sent while it comes. `length` is in bytes, -1 if it is not known: then the
-    body goes in chunks. It is sent over a connection of its own, once."""
+    body goes in chunks. It is sent over a connection of its own."""
 
     @property
     def length(self) -> int: ...
+
+    def anew(self) -> bool:
+        """Begin with the first byte again. False if that is not held any more."""
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         """Give the body to `sink`, piece by piece, until `sink` returns False (then True), or has
