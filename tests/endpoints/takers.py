@@ -200,3 +200,15 @@ def send(
     with client(gateway) as connection:
         connection.send("POST", path, body, {**AUTH, **FORM, **headers})
         return connection.answer()
+
+
+def saying(
+    taker: Taker, body: bytes | Mapping[str, object], media: str = "application/json"
+) -> None:
+    """Have a server take everything, and answer so."""
+
+    def say(taken: Taken) -> None:
+        taken.take()
+        taken.say(body, media=media)
+
+    taker.usual = say

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.server.testing import RunningGateway
 from tests.endpoints.serving import config, serving, upstream
-from tests.endpoints.takers import TEXT, Taken, Taker, taking
+from tests.endpoints.takers import TEXT, Taken, Taker, saying, taking
 from tests.gateway.http import KEY
 from tests.gateway.services import until
 from tests.matrix.bodies import png
@@ -56,14 +56,6 @@ def served(taker: Taker) -> Iterator[tuple[RunningGateway, list[Any]]]:
 def sdk(served: tuple[RunningGateway, list[Any]]) -> openai.OpenAI:
     served[1].clear()
     return openai.OpenAI(api_key=KEY, base_url=served[0].openai_base_url, max_retries=0)
-
-
-def saying(taker: Taker, body: bytes | dict[str, Any], media: str = "application/json") -> None:
-    def say(taken: Taken) -> None:
-        taken.take()
-        taken.say(body, media=media)
-
-    taker.usual = say
 
 
 def used(served: tuple[RunningGateway, list[Any]]) -> Any:

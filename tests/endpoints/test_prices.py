@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.accounts.pool import AccountPool
-from dragoman.config import OwnPrice
+from dragoman.config import Admin, OwnPrice, Secret, Storage
 from dragoman.config.limits import Limit
 from dragoman.edge.auth import Caller
 from dragoman.endpoints.pricing import charge_of
@@ -17,11 +22,14 @@ from dragoman.prices.loading import load_prices
 from dragoman.serving.plan import Plans
 from dragoman.serving.routing import Router
 from tests.endpoints.serving import REQUESTS, config, post, serving, upstream
+from tests.endpoints.takers import FORM, form, part, saying, taking
+from tests.gateway.administration import TOKEN, eventually
 from tests.gateway.http import call
+from tests.gateway.sessions import ask
 
 
 def price(**rates: Any) -> OwnPrice:
-    return OwnPrice(model="*", **{"input": "1", "output": "2", **rates})
+    return OwnPrice(**{"model": "*", "input": "1", "output": "2", **rates})
 
 
 EMBED, IMAGE, SPEECH = "/v1/embeddings", "/v1/images/generations", "/v1/audio/speech"
@@ -138,3 +146,226 @@ def test_tokens_of_embeddings_count_for_a_limit_of_tokens(simulator: RunningSimu
         statuses = [post(gateway, EMBED, body).status for _ in range(3)]
     assert statuses == [200, 429, 429] or statuses[0] == 200
     assert lines[-1]["limit"] == "key:tokens:1d"
+
+
+class Metered(NamedTuple):
+    """An endpoint of a service that counts: what is asked, what it answers, and what it has counted
+    then, by two numbers that are others each time. `tokens` are those of input and output, None
+    where nobody reports any; `bill` is in millionths of a dollar."""
+
+    upstream: str
+    tariff: str
+    path: str
+    request: Mapping[str, Any] | tuple[bytes, ...]
+    answer: Callable[[int, int], dict[str, Any] | bytes]
+    tokens: Callable[[int, int], tuple[int, int]] | None
+    bill: Callable[[int, int], float]
+
+
+def told(a: int, b: int) -> dict[str, Any]:
+    usage = {"prompt_tokens": a, "completion_tokens": b, "total_tokens": a + b}
+    return {"choices": [], "usage": {**usage, "prompt_tokens_details": {"cached_tokens": a // 2}}}
+
+
+def drawn(a: int, b: int) -> dict[str, Any]:
+    return {
+        "input_tokens": a + b,
+        "output_tokens": b,
+        "input_tokens_details": {"text_tokens": a, "image_tokens": b},
+        "output_tokens_details": {"image_tokens": b},
+    }
+
+
+def heard(a: int, b: int) -> dict[str, Any]:
+    details = {"text_tokens": a, "audio_tokens": b}
+    usage = {"input_tokens": a + b, "input_token_details": details, "output_tokens": a}
+    return {"text": "x", "usage": {"type": "tokens", **usage}}
+
+
+def streamed(*values: dict[str, Any]) -> bytes:
+    return b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in values)
+
+
+def infilled(a: int, b: int) -> dict[str, Any]:
+    return {"content": "", "stop": True, "tokens_evaluated": a, "tokens_predicted": b}
+
+
+VECTOR = {"object": "embedding", "index": 0, "embedding": [0.5]}
+SCORES = {"results": [{"index": 0, "relevance_score": 0.5}]}
+CONTENT = {"content": {"parts": [{"text": "x"}]}}
+GIVEN, RANKED = {"prompt": "x"}, {"query": "x", "documents": ["x"]}
+PICTURE, SOUND = part("image", b"x", "a.png"), part("file", b"x", "a.wav")
+FIM, BETA, INFILL = "/v1/fim/completions", "/beta/completions", "/infill"
+EDIT, VARY = "/v1/images/edits", "/v1/images/variations"
+HEARD, TRANSLATED = "/v1/audio/transcriptions", "/v1/audio/translations"
+MODERATE, COMPLETE = "/v1/moderations", "/v1/completions"
+EMBEDDED = "/v1beta/models/{model}:embedContent"
+ALL_EMBEDDED = "/v1beta/models/{model}:batchEmbedContents"
+EVENTS = "text/event-stream"
+COUNTED = ("openai", "tokens")
+PIECES = ("openai", "pieces")
+
+METERED = [
+    Metered(
+        *COUNTED, EMBED, {"input": "x"},
+        lambda a, b: {"data": [VECTOR], "usage": {"prompt_tokens": a, "total_tokens": a}},
+        lambda a, b: (a, 0), lambda a, b: a,
+    ),
+    Metered(
+        "cohere", "tokens", EMBED, {"input": "x"},
+        lambda a, b: {
+            "embeddings": {"float": [[0.5]]}, "meta": {"billed_units": {"input_tokens": a}}
+        },
+        lambda a, b: (a, 0), lambda a, b: a,
+    ),
+    Metered(
+        "google", "tokens", EMBEDDED, CONTENT,
+        lambda a, b: {"embedding": {"values": [0.5]}, "usageMetadata": {"promptTokenCount": a}},
+        lambda a, b: (a, 0), lambda a, b: a,
+    ),
+    Metered(
+        "google", "tokens", ALL_EMBEDDED, {"requests": [CONTENT, CONTENT]},
+        lambda a, b: {
+            "embeddings": [{"values": [0.5], "statistics": {"tokenCount": one}} for one in (a, b)]
+        },
+        lambda a, b: (a + b, 0), lambda a, b: a + b,
+    ),
+    Metered(
+        *COUNTED, "/v1/rerank", RANKED, lambda a, b: {**SCORES, "usage": {"total_tokens": a}},
+        lambda a, b: (a, 0), lambda a, b: a,
+    ),
+    Metered(
+        "cohere", "tokens", "/v2/rerank", RANKED,
+        lambda a, b: {**SCORES, "meta": {"billed_units": {"search_units": a}}},
+        lambda a, b: (0, 0), lambda a, b: 3000 * a,
+    ),
+    *(
+        Metered(
+            "openai", tariff, MODERATE, {"input": "x"}, lambda a, b: {"id": "x", "results": []},
+            lambda a, b: (0, 0), bill,
+        )
+        for tariff, bill in (("tokens", lambda a, b: 0), ("requests", lambda a, b: 1000))
+    ),
+    *(
+        Metered(
+            *COUNTED, path, {**GIVEN, "stream": stream},
+            (lambda a, b: streamed(told(a, b)) + b"data: [DONE]\n\n") if stream else told,
+            lambda a, b: (a, b), lambda a, b: a - a // 2 + a // 2 / 2 + 2 * b,
+        )
+        for path in (COMPLETE, FIM, BETA)
+        for stream in (False, True)
+    ),
+    *(
+        Metered(
+            *COUNTED, INFILL, {"input_prefix": "x", "input_suffix": "x", "stream": stream},
+            (lambda a, b: streamed(infilled(a, b))) if stream else infilled,
+            lambda a, b: (a, b), lambda a, b: a + 2 * b,
+        )
+        for stream in (False, True)
+    ),
+    Metered(
+        *COUNTED, IMAGE, GIVEN, lambda a, b: {"data": [{"b64_json": "x"}], "usage": drawn(a, b)},
+        lambda a, b: (a + b, b), lambda a, b: a + 10 * b + 40 * b,
+    ),
+    Metered(
+        *COUNTED, IMAGE, {**GIVEN, "stream": True},
+        lambda a, b: streamed(
+            {"type": "image_generation.completed", "b64_json": "x", "usage": drawn(a, b)}
+        ),
+        lambda a, b: (a + b, b), lambda a, b: a + 10 * b + 40 * b,
+    ),
+    *(
+        Metered(
+            *PIECES, path, asked, lambda a, b: {"data": [{"b64_json": "x"}] * a},
+            None, lambda a, b: 40_000 * a,
+        )
+        for path, asked in ((IMAGE, GIVEN), (VARY, (PICTURE,)))
+    ),
+    Metered(
+        *COUNTED, EDIT, (PICTURE,),
+        lambda a, b: {
+            "data": [{"b64_json": "x"}], "usage": drawn(a, b),
+            "svg_usage": {"input_tokens": b, "output_tokens": a},
+        },
+        lambda a, b: (a + 2 * b, a + b), lambda a, b: a + b + 10 * b + 2 * a + 40 * b,
+    ),
+    Metered(
+        *COUNTED, SPEECH, {"input": "x", "voice": "v", **SSE},
+        lambda a, b: streamed(
+            {"type": "speech.audio.done", "usage": {"input_tokens": a, "output_tokens": b}}
+        ),
+        lambda a, b: (a, b), lambda a, b: a + 12 * b,
+    ),
+    Metered(
+        *PIECES, SPEECH, {"input": "hällo", "voice": "v"}, lambda a, b: b"x" * a,
+        None, lambda a, b: 15 * len("hällo"),
+    ),
+    *(
+        Metered(
+            *COUNTED, path, (SOUND,), heard,
+            lambda a, b: (a + b, a), lambda a, b: a + 6 * b + 2 * a,
+        )
+        for path in (HEARD, TRANSLATED)
+    ),
+    Metered(
+        *PIECES, HEARD, (SOUND,),
+        lambda a, b: {"text": "x", "usage": {"type": "duration", "seconds": a / 2}},
+        lambda a, b: (0, 0), lambda a, b: 100 * a / 2,
+    ),
+]  # fmt: skip
+TARIFFS = (
+    price(
+        model="tokens*", cached="0.5", search="3", image_input="10", image_output="40",
+        audio_input="6", audio_output="12",
+    ),
+    price(model="pieces*", image="0.04", character="15", second="0.0001"),
+    price(model="requests*", input="0", output="0", request="1"),
+)  # fmt: skip
+
+
+def test_the_store_has_what_the_service_has_counted(tmp_path: Path) -> None:
+    """Of each endpoint that is passed, over several requests: tokens, and what they cost."""
+    paths = {one.path for one in METERED}
+    assert paths == {row.path for row in ROWS if row.way in ("held", "relayed")}
+    numbers, expected = Random(7), {}
+    with taking() as taker:
+        made = config(
+            upstream("openai", taker.url),
+            upstream("cohere", taker.url, embeddings="cohere", rerank="cohere"),
+            upstream("google", taker.url, "google_generate_content"),
+            prices=TARIFFS,
+        )
+        store = Storage(path=str(tmp_path / "store.db"), sync_s=0.05)
+        made = replace(made, storage=store, admin=Admin(key=Secret(TOKEN)))
+        with serving(made) as (gateway, _):
+            for place, one in enumerate(METERED):
+                name = f"{one.upstream}/{one.tariff}-{place}"
+                given, written, bill = 0, 0, 0.0
+                for _ in range(2):
+                    a, b = numbers.randint(1, 9), numbers.randint(1, 9)
+                    said = one.answer(a, b)
+                    media = EVENTS if one.tokens else "audio/mpeg"
+                    saying(taker, said, media if isinstance(said, bytes) else "application/json")
+                    path = one.path.replace("{model}", name)
+                    if isinstance(one.request, tuple):
+                        body = form(part("model", name.encode()), *one.request)
+                        answer = call(gateway.base_url, "POST", path, body, FORM)
+                    else:
+                        answer = post(gateway, path, {"model": name, **one.request})
+                    assert answer.status == 200, (path, answer.body)
+                    counted = one.tokens(a, b) if one.tokens else (0, 0)
+                    given, written = given + counted[0], written + counted[1]
+                    bill += one.bill(a, b)
+                expected[name] = (2, given, written) if one.tokens else (2, None, None), bill
+
+            def rows() -> Any:
+                found = ask(gateway, "GET", "/usage?by=model", key=TOKEN).json["rows"]
+                return found if sum(row["requests"] for row in found) == 2 * len(METERED) else None
+
+            found = {}
+            for row in eventually(rows):
+                counts = (None, None) if row["estimated"] else (row["input"], row["output"])
+                assert row["estimated"] in (0, 2)
+                bill = round(1e6 * float(row["cost_usd"]), 3)
+                found[row["by"]["model"]] = (row["requests"], *counts), bill
+    assert found == expected
