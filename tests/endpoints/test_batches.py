@@ -22,10 +22,11 @@ from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.holdings import Asked, Given
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
-from tests.endpoints.bound import ME, PRICES, SAID, YOU, Gateways, batch_lines, gateways
+from tests.endpoints.bound import KEYS, ME, PRICES, SAID, YOU, Gateways, batch_lines, gateways
+from tests.endpoints.takers import FORM, form, part
 from tests.gateway.administration import eventually
-from tests.gateway.http import KEY, call
-from tests.gateway.processes import STORE, gateway_process
+from tests.gateway.http import AUTH, KEY, call
+from tests.gateway.processes import STORE, connection_of_each, gateway_process
 
 BUDGET = """
 [[clients.limits]]
@@ -228,13 +229,18 @@ def test_message_batches_are_read_at_the_gateway(opened: Gateways) -> None:
     assert not list(mine.messages.batches.list())
 
 
-def test_a_batch_outlives_workers_that_are_killed(
+def test_workers_share_files_and_a_batch_outlives_them(
     service: RunningSimulator, tmp_path: Path
 ) -> None:
-    """All of them at once: the next gateway sees it end."""
+    """All are killed at once: the next gateway sees it end. Each worker knows of files what
+    another has taken and deleted."""
     upstream = 'endpoints = ["files", "batches"]\n'
     start = partial(
-        gateway_process, tmp_path, service.base_url, {"one": "sk-sim-one"}, upstream=upstream
+        gateway_process,
+        tmp_path,
+        service.base_url,
+        {"one": KEYS[0], "two": KEYS[1]},
+        upstream=upstream,
     )
     with start(workers=2) as killed:
         with openai.OpenAI(base_url=f"{killed.url}/v1", api_key=KEY, max_retries=0) as client:
@@ -250,6 +256,16 @@ def test_a_batch_outlives_workers_that_are_killed(
         with openai.OpenAI(base_url=f"{running.url}/v1", api_key=KEY, max_retries=0) as client:
             assert client.batches.retrieve(batch.id).status == "completed"
         assert call(running.url, "GET", "/v1/usage", key=KEY).json["total"]["output_tokens"] == 15
+        with connection_of_each(running) as (one, other):
+            body = form(part("purpose", b"user_data"), part("file", b"one\r\n--\0", "a.txt"))
+            one.send("POST", "/v1/files", body, {**AUTH, **FORM})
+            name = one.answer().json["id"]
+            other.send("GET", f"/v1/files/{name}/content", headers=AUTH)
+            assert other.answer().body == b"one\r\n--\0"
+            other.send("DELETE", f"/v1/files/{name}", headers=AUTH)
+            assert other.answer().json["deleted"]
+            one.send("GET", f"/v1/files/{name}", headers=AUTH)
+            assert one.answer().status == 404
 
 
 def test_nobody_has_a_batch_use_what_is_anothers(opened: Gateways) -> None:
