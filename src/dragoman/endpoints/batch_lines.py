@@ -3,6 +3,7 @@ results, in which the client's names stand again."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,6 +31,8 @@ from dragoman.serving.limits.use import MOST_OUTPUT
 LONGEST_LINE = 32 * 1024 * 1024
 """Bytes of one line."""
 MOST_REQUESTS = 100_000
+_IN_A_TURN = 100
+"""Requests or answers of a batch that are read before others have their turn."""
 _MOST_MODELS = 5
 """Models that one batch may name."""
 _MOST_NAMES = 250
@@ -150,6 +153,12 @@ class Requests(Counted):
             raise InvalidRequest.at(at, f"a batch may name {_MOST_MODELS} models, no more")
         share = self.shares[model] = Share(sent)
         return share
+
+
+async def in_turn(place: int) -> None:
+    """Let others have their turn, before what is at this place of many is read."""
+    if not place % _IN_A_TURN:
+        await asyncio.sleep(0)
 
 
 def path_of(url: Any, at: str) -> str:

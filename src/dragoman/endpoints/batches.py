@@ -18,7 +18,7 @@ from dragoman.config import Account, EndpointName
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest, InternalRequest
 from dragoman.edge.record import Record
-from dragoman.endpoints.batch_lines import LONGEST_LINE, Rename, Results, Share, usage_of
+from dragoman.endpoints.batch_lines import LONGEST_LINE, Rename, Results, Share, in_turn, usage_of
 from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.faces import FACES
 from dragoman.endpoints.google_batches import output_of
@@ -260,7 +260,8 @@ class Batches:
             paths = [f"/files/{file}/content"] if isinstance(file, str) else []
         elif bound.kind == "google_batch":
             inlined, file = output_of(answer)
-            for one in inlined:
+            for place, one in enumerate(inlined):
+                await in_turn(place)
                 results.line(to_json(one))
             paths = [f"/{file}:download?alt=media"] if file else []
         elif not answer.get("results_url"):

@@ -419,7 +419,7 @@ class BoundThings:
             noted = await self._noted_of_file(call, account, content, noted.by, sending)
         if kind == "google_batch":
             names = {str(share[0]): model for model, share in noted.shares.items()}
-            content = shown_batch(content, names)
+            content = await shown_batch(content, names)
         if kind == "google_cache" and noted.shares:
             content = replaced(content, "model", to_json(MODELS + next(iter(noted.shares))))
         is_counted = kind == "google_file" and noted.path

@@ -3,7 +3,6 @@ JSON that is held, and batches, of which every request is read."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from msgspec import Raw, Struct
@@ -15,7 +14,7 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest, is_json
 from dragoman.edge.record import Record
 from dragoman.endpoints.batch_files import BatchFile, batch_file
-from dragoman.endpoints.batch_lines import Counted, Requests, Share
+from dragoman.endpoints.batch_lines import Counted, Requests, Share, in_turn
 from dragoman.endpoints.batches import Batches
 from dragoman.endpoints.faces import FACES
 from dragoman.endpoints.google_batches import COUNTED, CountedFile, GoogleRequests, batch_of
@@ -44,8 +43,6 @@ _UNCHECKED = Fault(
 )
 _MOST_COUNTED, _HELD_AT_LEAST = 64 * 1024 * 1024, 64 * 1024
 """Bytes that are held of files of lines between their pieces, and of each."""
-_IN_A_TURN = 100
-"""Requests of a batch that are read before others have their turn."""
 
 
 class Sending(Struct):
@@ -192,7 +189,7 @@ class BoundBodies:
         is_checked = incoming.check is not None
         body = await incoming.body(self._server.body_limit_bytes)
         sent = self._batches.rename(caller, incoming.codec, chosen)(model)
-        body, file = batch_of(body, sent, requests)
+        body, file = await batch_of(body, sent, requests)
         if file and is_checked:
             raise DragomanError(_UNCHECKED)
         _report_lowered(incoming, caller, requests)
@@ -233,6 +230,5 @@ async def _renamed(body: bytes, requests: Requests) -> bytes:
             raise InvalidRequest.at(at, "has no params")
         renamed = requests.body(params, at, _MESSAGES)
         sent.append(Raw(replaced(bytes(one), "params", renamed)))
-        if not place % _IN_A_TURN:
-            await asyncio.sleep(0)
+        await in_turn(place)
     return bytes(join_object({**members, "requests": join_list(sent)}))

@@ -14,7 +14,7 @@ from msgspec import Raw
 from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.edge.auth import Caller
-from dragoman.endpoints.batch_lines import Counted, Lines, Results, Share
+from dragoman.endpoints.batch_lines import Counted, Lines, Results, Share, in_turn
 from dragoman.endpoints.google_uploads import MODELS
 from dragoman.endpoints.uploads import Unread
 from dragoman.jsontext import JsonError
@@ -162,7 +162,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def batch_of(body: bytes, sent: str, requests: GoogleRequests) -> tuple[bytes, str]:
+async def batch_of(body: bytes, sent: str, requests: GoogleRequests) -> tuple[bytes, str]:
     """The body of a request for a batch as it is sent, for the model `sent`, its `requests`
     counted; and the name of the file that has them, if it is in a file.
 
@@ -183,6 +183,7 @@ def batch_of(body: bytes, sent: str, requests: GoogleRequests) -> tuple[bytes, s
         changed = []
         for place, one in enumerate(listed):
             at = f"{_AT}.requests.requests[{place}]"
+            await in_turn(place)
             wrapped = _object(one, at)
             request = member(wrapped, "request")
             if request is None:
@@ -217,7 +218,7 @@ def _object(raw: Raw | None, at: str) -> Mapping[str, Raw]:
     return found
 
 
-def shown_batch(content: bytes, names: Mapping[str, str]) -> bytes:
+async def shown_batch(content: bytes, names: Mapping[str, str]) -> bytes:
     """A batch as its service shows it, with the clients' names of models, by the upstream's."""
     try:
         members = dict(jsontext.members(content))
@@ -229,22 +230,25 @@ def shown_batch(content: bytes, names: Mapping[str, str]) -> bytes:
         if sent in names:
             metadata = {**metadata, "model": Raw(to_json(MODELS + names[sent]))}
         if "output" in metadata:
-            metadata = {**metadata, "output": _renamed(metadata["output"], results)}
+            metadata = {**metadata, "output": await _renamed(metadata["output"], results)}
         members["metadata"] = join_object(metadata)
     if "response" in members:
-        members["response"] = _renamed(members["response"], results)
+        members["response"] = await _renamed(members["response"], results)
     return bytes(join_object(members))
 
 
-def _renamed(output: Raw, results: Results) -> Raw:
+async def _renamed(output: Raw, results: Results) -> Raw:
     """What came of a batch, with other names of models in answers that stand in it."""
     outer = split_object(output)
     inner = split_object(None if outer is None else outer.get(_INLINED))
     listed = split_list(None if inner is None else inner.get(_INLINED))
     if outer is None or inner is None or not listed:
         return output
-    changed = join_list([Raw(results.line(bytes(one))) for one in listed])
-    return join_object({**outer, _INLINED: join_object({**inner, _INLINED: changed})})
+    changed = []
+    for place, one in enumerate(listed):
+        await in_turn(place)
+        changed.append(Raw(results.line(bytes(one))))
+    return join_object({**outer, _INLINED: join_object({**inner, _INLINED: join_list(changed)})})
 
 
 _INLINED: Final = "inlinedResponses"
