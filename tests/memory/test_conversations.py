@@ -156,8 +156,10 @@ def test_an_earlier_response_that_is_not_there(start: Start, talk: Make) -> None
     assert len(by_id.simulator.requests) == sent
 
 
-def test_an_error_names_the_place_in_what_was_sent(start: Start, talk: Make) -> None:
-    by_id = talk(start())
+@pytest.mark.parametrize("limit", ["", "max_output_tokens = 50\n"])
+def test_an_error_names_the_place_in_what_was_sent(start: Start, talk: Make, limit: str) -> None:
+    name = 'name = "me"\n'
+    by_id = talk(start(clients=CLIENTS.replace(name, name + limit)))
     first = by_id.answered("responses/sim-text", input="Hi", store=True)
     previous = first["id"]
     error = by_id.ask(

@@ -187,7 +187,7 @@ class ClientRequest:
         """
         made = ClientRequest(self.codec.name, body, shown, self.operation)
         made.mended = made.mended or self.mended
-        made.is_lowered = self.is_lowered
+        made.is_lowered, made._own = self.is_lowered, self._own
         made._named = self._named
         return made
 
