@@ -32,6 +32,9 @@ class Pieces:
         self.more = asyncio.Event()
         """Where there is an `error`, the source waits for this first."""
 
+    def anew(self) -> bool:
+        return not self.given
+
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         await asyncio.sleep(0)
         while self.left:
