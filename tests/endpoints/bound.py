@@ -17,7 +17,7 @@ from google import genai
 from dragoman.config import read_config
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
-from tests.gateway.http import TRUSTS_NOBODY
+from tests.gateway.http import TRUSTS_NOBODY, call
 
 ME, YOU = "sk-client-me-000001", "sk-client-you-00001"
 SAID: Any = [{"role": "user", "content": "é"}]
@@ -72,6 +72,14 @@ name = "{upstream}-{key}"
 upstream = "{upstream}"
 key = "{key}"
 """
+BUDGET = """
+[[clients.limits]]
+kind = "cost"
+window = "30d"
+amount = 0.01
+"""
+TOKENS = 25
+"""Of each request of a simulated batch."""
 PRICES = """
 [[prices]]
 upstream = "{upstream}"
@@ -165,3 +173,15 @@ def batch_lines(*models: str, most: int | None = 100, messages: Any = SAID) -> b
         line = {"custom_id": f"r{number}", "method": "POST", "url": "/v1/chat/completions"}
         lines.append(json.dumps({**line, "body": body}) + "\n")
     return "".join(lines).encode()
+
+
+def used(gateway: RunningGateway) -> int:
+    """The tokens that the client of the tests has used."""
+    total = call(gateway.base_url, "GET", "/v1/usage", key=ME).json["total"]
+    return int(total["input_tokens"] + total["output_tokens"])
+
+
+def limit_of(gateway: RunningGateway) -> dict[str, str]:
+    """The limit of the client of the tests: what is used of it, and reserved."""
+    (limit,) = call(gateway.base_url, "GET", "/v1/key", key=ME).json["limits"]
+    return dict(limit)

@@ -21,21 +21,25 @@ from dragoman.endpoints.uploads import Spool
 from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.holdings import Asked, Given
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.server.testing import RunningGateway
-from tests.endpoints.bound import KEYS, ME, PRICES, SAID, YOU, Gateways, batch_lines, gateways
+from dragoman.serving import bound_notes
+from tests.endpoints.bound import (
+    BUDGET,
+    KEYS,
+    ME,
+    PRICES,
+    SAID,
+    TOKENS,
+    YOU,
+    Gateways,
+    batch_lines,
+    gateways,
+    limit_of,
+    used,
+)
 from tests.endpoints.takers import FORM, form, part
 from tests.gateway.administration import eventually
 from tests.gateway.http import AUTH, KEY, call
 from tests.gateway.processes import STORE, connection_of_each, gateway_process
-
-BUDGET = """
-[[clients.limits]]
-kind = "cost"
-window = "30d"
-amount = 0.01
-"""
-TOKENS = 25
-"""Of each request of a simulated batch."""
 
 
 def make(client: openai.OpenAI, *models: str, most: int | None = 100) -> Any:
@@ -57,18 +61,6 @@ def requests(*models: str) -> Any:
         }
         for number, model in enumerate(models)
     ]  # fmt: skip
-
-
-def used(gateway: RunningGateway) -> int:
-    """The tokens that the client of the tests has used."""
-    total = call(gateway.base_url, "GET", "/v1/usage", key=ME).json["total"]
-    return int(total["input_tokens"] + total["output_tokens"])
-
-
-def limit_of(gateway: RunningGateway) -> dict[str, str]:
-    """The limit of the client of the tests: what is used of it, and reserved."""
-    (limit,) = call(gateway.base_url, "GET", "/v1/key", key=ME).json["limits"]
-    return dict(limit)
 
 
 def test_a_batch_has_the_clients_names_of_models(opened: Gateways) -> None:
@@ -389,6 +381,28 @@ def test_results_that_are_refused_are_asked_for_again(
         assert used(gateway) == 0
     mine.messages.batches.retrieve(made.id)
     assert eventually(lambda: used(gateway) == 2 * TOKENS)
+
+
+def test_results_that_are_refused_to_the_end_count_as_all_that_was_reserved(
+    opened: Gateways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bound_notes, "_BATCH_KEPT_S", 0.01)
+    more = PRICES.format(upstream="messages")
+    gateway, holdings = opened.open(BUDGET, more), opened.simulator.app.holdings
+    answer = holdings.answer
+
+    def refuses(asked: Asked) -> Given | None:
+        if asked.parts[-1] == "results":
+            raise ApiError(503, "Later.", code="later")
+        return answer(asked)
+
+    monkeypatch.setattr(holdings, "answer", refuses)
+    opened.anthropic(gateway).messages.batches.create(requests=requests("claude-x", "claude-y"))
+    reserved = limit_of(gateway)["reserved"]
+    opened.make_due()
+    assert float(reserved) > 0
+    assert eventually(lambda: limit_of(gateway)["used"] == reserved)
+    assert limit_of(gateway)["reserved"] == "0"
 
 
 @pytest.mark.parametrize("endless", ["_RESULT_BYTES", "_READ_S", "a line"])

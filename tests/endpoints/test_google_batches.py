@@ -14,9 +14,18 @@ from google.genai.types import BatchJob, InlinedRequest, UploadFileConfig
 
 from dragoman.lab.simulator.google_holdings import GRANULARITY
 from dragoman.lab.simulator.testing import RunningSimulator
-from tests.endpoints.bound import ME, PRICES, YOU, Gateways, gateways
-from tests.endpoints.test_batches import BUDGET, TOKENS, limit_of, used
-from tests.endpoints.test_google_files import begun, named, piece
+from tests.endpoints.bound import (
+    BUDGET,
+    ME,
+    PRICES,
+    TOKENS,
+    YOU,
+    Gateways,
+    gateways,
+    limit_of,
+    used,
+)
+from tests.endpoints.google import begun, named, piece
 from tests.gateway.administration import eventually
 from tests.gateway.http import call
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from google.genai import Client
@@ -18,8 +16,9 @@ from dragoman.endpoints.google_uploads import answered_headers, upload_name
 from dragoman.lab.simulator.google_holdings import GRANULARITY
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.endpoints.bound import ME, YOU, Gateways, gateways
+from tests.endpoints.google import begun, named, piece
 from tests.gateway.administration import eventually
-from tests.gateway.http import Answer, Connection, call
+from tests.gateway.http import Connection, call
 
 DENIED = "You do not have permission to access the File"
 
@@ -32,10 +31,6 @@ def upload(client: Client, content: bytes, display_name: str | None = None) -> F
     made = client.files.upload(file=io.BytesIO(content), config=config)
     assert made.name is not None
     return made
-
-
-def named(listed: Any) -> list[str]:
-    return [one.name for one in listed]
 
 
 @pytest.mark.parametrize(
@@ -106,35 +101,6 @@ def test_lists_are_paged(opened: Gateways) -> None:
     assert "nextPageToken" not in page, "clients would go on"
     for query in ("pageSize=x", "pageSize=-1", "pageToken=files/no"):
         assert call(gateway.base_url, "GET", f"/v1beta/files?{query}", key=ME).status == 400
-
-
-def begun(gateway_url: str, size: int, media: str = "text/plain") -> str:
-    """The URL of an upload."""
-    headers = {
-        "host": urlsplit(gateway_url).netloc,
-        "x-goog-upload-protocol": "resumable",
-        "x-goog-upload-command": "start",
-        "x-goog-upload-header-content-length": str(size),
-        "x-goog-upload-header-content-type": media,
-    }
-    body: dict[str, Any] = {"file": {}}
-    answer = call(gateway_url, "POST", "/upload/v1beta/files", body, key=ME, headers=headers)
-    assert answer.headers["x-goog-upload-status"] == "active"
-    return answer.headers["x-goog-upload-url"]
-
-
-def piece(
-    url: str, command: str, offset: int = 0, content: bytes = b"", key: str | None = None
-) -> Answer:
-    """The answer to a piece of an upload. It has no key, as those of the SDK have none."""
-    headers = {"x-goog-upload-command": command, "x-goog-upload-offset": str(offset)}
-    path = url.removeprefix(base_of(url))
-    return call(base_of(url), "POST", path, content, key=key, headers=headers)
-
-
-def base_of(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def test_an_uploads_url_is_the_gateways_whatever_the_service_answers() -> None:
