@@ -220,9 +220,17 @@ def test_forgotten_keys_are_refused_and_leave_nothing_behind() -> None:
     ring.update([stored("k"), stored("other")])
     ring.forget(["k", "nobody"])
     assert denial(ring) is Denial.UNKNOWN
-    assert (ring.count, ring.caller("k")) == (1, None)
+    assert (ring.has_one_client, ring.caller("k")) == (True, None)
     ring.update([stored("k")])
+    assert not ring.has_one_client
     assert denial(ring) is None
+
+
+def test_where_people_sign_in_the_first_is_not_the_only_client() -> None:
+    ring = KeyRing()
+    ring.update([stored("k")])
+    ring.follow_tokens([lambda key, now: None])
+    assert not ring.has_one_client
 
 
 def test_rules_that_cannot_be_followed_refuse_their_key_alone() -> None:

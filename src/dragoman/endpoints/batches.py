@@ -161,7 +161,8 @@ class Batches:
             self._parts.admission.settle(held, time.time())
 
     async def look_due(self) -> None:
-        """Look at the batches that are due, and count those that have ended.
+        """Look at the batches that are due, and count those that have ended. One of which it could
+        never be known what it came to counts as it was reserved, once its time is over.
 
         Raises:
             DragomanError: the store cannot be used now.
@@ -173,11 +174,14 @@ class Batches:
         for bound in await store.ask(
             lambda store: store.bound.take_due(now, now + _LONGEST_WAIT_S, _AT_ONCE)
         ):
-            await self.look(bound)
-            if bound.expires <= now:
-                await self._settle(bound)
-            else:
+            is_known = await self.look(bound)
+            if bound.expires > now:
                 await self._postpone(bound, now)
+            elif await self._settle(bound) and not is_known:
+                account = self._bindings.account_of(bound)
+                if account is not None:
+                    used = self._most_of(bound, account)
+                    await self._count(bound, account, used, estimated=True)
 
     async def look(self, bound: BoundId) -> bool:
         """Ask the service for a batch. If it has ended, it is counted, unless it was. Returns False

@@ -345,6 +345,12 @@ class KeyRing:
         """How many keys there are or were, by name."""
         return len(self._clients.keys() | self._keys.keys())
 
+    @property
+    def has_one_client(self) -> bool:
+        """Whether all requests are of one client: there was never a second key, and nobody can sign
+        in."""
+        return self.count <= 1 and not self._readers
+
     def find(self, key: bytes, now: float) -> Caller:
         """Who presents `key` at `now` (Unix seconds). Whether it may be used then is for `check`.
 

@@ -65,7 +65,7 @@ class Bindings:
     @property
     def is_alone(self) -> bool:
         """Whether all requests are of one client."""
-        return self._keys.count <= 1
+        return self._keys.has_one_client
 
     async def bind(self, ids: Sequence[BoundId]) -> list[str]:
         """Bind these ids. Returns those that belong to others.
