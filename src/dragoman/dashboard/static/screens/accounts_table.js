@@ -53,11 +53,13 @@ function useVirtualRows(total, rowHeight) {
   const [current, setCurrent] = useState(0);
 
   useEffect(() => {
+    // When the screen is left, the observer may still be called once without a `box.current`.
+    const element = box.current;
     const observer = new ResizeObserver(() => {
-      setHeight(box.current.clientHeight);
-      setWidth(box.current.clientWidth);
+      setHeight(element.clientHeight);
+      setWidth(element.clientWidth);
     });
-    observer.observe(box.current);
+    observer.observe(element);
     return () => observer.disconnect();
   }, []);
   // The row that is to have the focus may only be there once it has been drawn.
