@@ -226,13 +226,12 @@ class BoundThings:
         Raises:
             DragomanError: NOT_FOUND: one is not the caller's.
         """
-        found = await self._bindings.find(names, call.caller) if names else {}
-        return [found.get(name) or self._elsewhere(call, name) for name in dict.fromkeys(names)]
+        return await self._bindings.own(names, call.caller, partial(self._elsewhere, call))
 
-    def _elsewhere(self, call: EndpointCall, name: str) -> BoundId:
+    def _elsewhere(self, call: EndpointCall, name: str) -> BoundId | None:
         account = self._exchange.elsewhere(call, name)
         if account is None:
-            raise not_held(name)
+            return None
         return BoundId(name=name, owner=call.caller.owner, account=account.name)
 
     async def _usual_account(self, call: EndpointCall) -> str:

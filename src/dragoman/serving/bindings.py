@@ -157,17 +157,26 @@ class Bindings:
         bound = await self.own(named, caller)
         return self.at_account(plan, bound[0], self.one_account(bound, only))
 
-    async def own(self, names: Sequence[str], caller: Caller) -> list[BoundId]:
-        """The caller's ids of these names, each once.
+    async def own(
+        self,
+        names: Sequence[str],
+        caller: Caller,
+        other: Callable[[str], BoundId | None] = lambda name: None,
+    ) -> list[BoundId]:
+        """The caller's ids of these names, each once. `other` is asked for those that are not bound
+        to the caller.
 
         Raises:
             DragomanError: NOT_FOUND: one is not the caller's.
         """
         found = await self.find(names, caller) if names else {}
-        for name in names:
-            if name not in found:
+        owned = []
+        for name in dict.fromkeys(names):
+            bound = found.get(name) or other(name)
+            if bound is None:
                 raise not_held(name)
-        return [found[name] for name in dict.fromkeys(names)]
+            owned.append(bound)
+        return owned
 
     def one_account(self, bound: Sequence[BoundId], only: str = "") -> Account:
         """The account that has all of these things, which are some, and is the one named `only`.
