@@ -7,7 +7,6 @@ import logging
 import re
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime
 
 import pytest
@@ -47,6 +46,8 @@ def test_the_header_is_bounded_and_cannot_be_broken_out_of() -> None:
     assert value.split(b", ")[0] == b"field_0??set-cookie:?a??b???:knob"
 
 
+NOW = 1796083200.25
+
 _PASSED = FailedAttempt("up", "a", "m", "forbidden", 403, 0.0, 1.0)
 _FLAGGED = FailedAttempt(
     "up", "a", "m", "forbidden", 403, 0.0, 1.0, verdict="return_to_client", row=11, table="default"
@@ -77,7 +78,7 @@ def test_an_error_is_of_its_caller_the_gateway_or_the_upstream(
     record: Record, at_fault: str
 ) -> None:
     assert record.at_fault == at_fault
-    line = json.loads(record.line("r", "/v1/messages", 403 if record.error else 200))
+    line = json.loads(record.line("r", "/v1/messages", 403 if record.error else 200, NOW, 0.1))
     assert line.get("at_fault", "") == at_fault
     assert line["level"] == ("error" if at_fault in ("gateway", "upstream") else "info")
 
@@ -85,7 +86,7 @@ def test_an_error_is_of_its_caller_the_gateway_or_the_upstream(
 def test_the_line_is_one_line_to_every_reader() -> None:
     record = Record()
     record.model = "a\nb\u2028c\u2029d\u0085e"
-    text = record.line("req_1", "GET /v1/models/x\ny", 200).decode()
+    text = record.line("req_1", "GET /v1/models/x\ny", 200, NOW, 0.1).decode()
     assert text.splitlines() == [text]
     assert json.loads(text)["model"] == record.model
 
@@ -95,7 +96,7 @@ def test_the_line_of_a_request() -> None:
     record.caller, record.model, record.upstream = "me", "m" * 500, "u"
     record.usage = Usage(input=5, output=2, cached=1)
     record.losses = [Loss("top_k", LossKind.KNOB, "a value is never here")]
-    text = record.line("req_1", "POST /v1/messages", 200)
+    text = record.line("req_1", "POST /v1/messages", 200, NOW, 0.1)
     line = json.loads(text)
     assert line["request_id"] == "req_1"
     assert line["client"] == "me"
@@ -106,11 +107,11 @@ def test_the_line_of_a_request() -> None:
 
 
 def test_a_line_has_its_time_and_level() -> None:
-    before = time.time()
-    lines = [json.loads(Record().line("req_1", "GET /x", status)) for status in (200, 404, 502)]
+    lines = [
+        json.loads(Record().line("r", "GET /x", status, NOW, 0.1)) for status in (200, 404, 502)
+    ]
     assert [line["level"] for line in lines] == ["info", "info", "error"]
-    moment = datetime.fromisoformat(lines[0]["time"]).timestamp()
-    assert before - 0.002 <= moment <= time.time()
+    assert [line["time"] for line in lines] == ["2026-12-01T00:00:00.250Z"] * 3
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1.9996, 59.001, 1795364829.342, 1795364829.9999])
@@ -126,7 +127,7 @@ def test_the_line_of_a_request_for_people() -> None:
     record.losses = [Loss("top_k", LossKind.KNOB, ""), Loss("seed", LossKind.KNOB, "")]
     record.error = "rate_limited"
     record.failed = (FailedAttempt("u", "a", "m", "overloaded", 529, 1.0, 2.0),)
-    line = record.line("req_1", "POST /v1/messages", 503)
+    line = record.line("req_1", "POST /v1/messages", 503, NOW, 0.1)
     text = readable(line).decode()
     assert re.match(
         r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ERROR   POST /v1/messages 503 \d+ ms ", text
@@ -143,14 +144,14 @@ def test_the_line_of_a_request_for_people() -> None:
 def test_what_a_client_chose_cannot_speak_to_a_terminal() -> None:
     record = Record()
     record.model = "a\nb\x1b[2J"
-    text = readable(record.line("req_1", "GET /x\x1b]0;", 200)).decode()
+    text = readable(record.line("req_1", "GET /x\x1b]0;", 200, NOW, 0.1)).decode()
     assert text.isprintable()
     assert " model=a?b?[2J " in text
     record.model = 'm client=admin "x'
-    text = readable(record.line("req_1", "GET /x", 200)).decode()
+    text = readable(record.line("req_1", "GET /x", 200, NOW, 0.1)).decode()
     assert r' model="m client=admin \"x" ' in text
     record.model = 'C:\\m"'
-    text = readable(record.line("req_1", "GET /x", 200)).decode()
+    text = readable(record.line("req_1", "GET /x", 200, NOW, 0.1)).decode()
     assert r' model="C:\\m\"" ' in text
     try:
         raise ValueError("one\x1b]0;two")

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
-from dragoman.canonical.usage import Usage
+from dragoman.canonical.usage import Usage, consistent
 from dragoman.config import (
     Admin,
     Client,
@@ -40,6 +40,8 @@ from dragoman.observability.metrics.listed import listed_models
 from dragoman.observability.metrics.metrics import MOST_ACCOUNTS, MOST_KEYS, MOST_MODELS, Metrics
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Basis, Charge
+from dragoman.protocols.numbers import MOST_TOKENS
+from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import config_for
@@ -342,9 +344,10 @@ def test_every_family_is_described() -> None:
 
 def test_counts_that_nobody_believes_break_no_page() -> None:
     """Nor a worker's word to the others."""
-    counted, huge = Metrics(), 10**400
-    usage = Usage(input=huge, output=huge, cached=huge, cache_write=huge, reasoning=huge)
-    for _ in range(3):
-        counted.finished("/v1/messages", 200, record("m"), usage, 0.5, 0.1)
+    counted = Metrics()
+    for number in (MOST_TOKENS, MOST_TOKENS + 1, 10**400):
+        read = {"prompt_tokens": number, "completion_tokens": number, "cached_tokens": number}
+        usage = read_usage(read | {"reasoning_tokens": number})
+        counted.finished("/v1/messages", 200, record("m"), consistent(usage), 0.5, 0.1)
     assert read_counts(write_counts(counted.counts)) == counted.counts
     assert series(counted.counts)

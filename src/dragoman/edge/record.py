@@ -6,11 +6,10 @@ import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dragoman.accounts.pool import Alternatives
 from dragoman.canonical.errors import Fault, FaultKind
@@ -117,8 +116,7 @@ class InVain(Struct, frozen=True):
     charge: Charge | None
 
 
-@dataclass(slots=True, eq=False)
-class Record:
+class Record(Struct, eq=False):
     """The outcome of one request, for its line in the log. Contains no key and no prompt.
 
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
@@ -235,53 +233,52 @@ class Record:
             return True
         return any(one.kind not in UNSENT_CAUSES for one in self.failed)
 
-    def line(self, request_id: str, route: str, status: int) -> bytes:
-        """The line: one JSON object, in which what is not set is left out."""
+    def line(self, request_id: str, route: str, status: int, now: float, seconds: float) -> bytes:
+        """The line: one JSON object, in which what is not set is left out. The request ended at
+        `now` (Unix seconds) and took so many `seconds`."""
         line: dict[str, Any] = {
-            "time": timestamp(time.time()),
+            "time": timestamp(now),
             "level": "info" if status < _SERVER_ERROR else "error",
             "request_id": request_id,
             "client": self.caller,
             "route": route,
             "status": status,
             # `round` takes four times as long.
-            "ms": int((time.perf_counter() - self.started) * 10_000) / 10,
+            "ms": int(seconds * 10_000) / 10,
         }
         if self.address and self.address != _HERE:
             line["address"] = self.address
         if self.model:
             line["model"], line["stream"] = self.model[:_LONGEST_MODEL], self.stream
         if self.upstream:
-            line["upstream"] = self.upstream
-            line["upstream_model"] = self.upstream_model[:_LONGEST_MODEL]
-            line["account"], line["attempts"] = self.account, self.attempts
+            line |= {
+                "upstream": self.upstream,
+                "upstream_model": self.upstream_model[:_LONGEST_MODEL],
+                "account": self.account,
+                "attempts": self.attempts,
+            }
             if self.failed:
                 line["accounts"], line["failed"] = self.accounts, self.failed
         if self.in_vain:
             line["in_vain"] = [_paid_in_vain(one) for one in self.in_vain]
         if self.usage is not None:
             line["usage"] = self.usage
-        if self.failed or self.in_vain or self.estimated or self.charge is not None:
-            self._add_cost(line)
+            if self.units is not None:
+                line["units"] = self.units
+            if self.estimated:
+                line["estimated"] = True
+        if (cost := self.cost) is not None:
+            line["cost_usd"] = dollars(cost)
+        if (charge := self.charge) is not None:
+            if charge.cost is None:
+                line["unpriced"] = True
+            if not charge.billed:
+                line["subscription"] = True
         if self.limit or self.exceeded or self.losses or self.error or self.trace_id:
             self._add_findings(line)
         if self.purpose is not None:
             line["purpose"] = self.purpose
         return escape(_encoder.encode(line))
-
-    def _add_cost(self, line: dict[str, Any]) -> None:
-        """Add the cost of all attempts to a line."""
-        if self.units is not None:
-            line["units"] = self.units
-        if self.estimated and self.usage is not None:
-            line["estimated"] = True
-        if (cost := self.cost) is not None:
-            line["cost_usd"] = dollars(cost)
-        if self.charge is not None:
-            if self.charge.cost is None:
-                line["unpriced"] = True
-            if not self.charge.billed:
-                line["subscription"] = True
 
     def _add_findings(self, line: dict[str, Any]) -> None:
         """Add what went wrong to a line, and the trace."""

@@ -18,6 +18,7 @@ from dragoman.protocols import CODECS
 
 _BACKGROUND = "(background)"
 _OTHER = "(other)"
+_LONGEST_PATH = 200
 
 
 def _uncharged() -> frozenset[str]:
@@ -39,19 +40,20 @@ class RequestRecorder:
 
     `meter` counts usage and is None where nothing is stored; `settle` is called for each request
     that reserved something of its caller's limits, at the same moment, so that limits and usage
-    agree. `traces` and `log` are None where they are off. Paths that `know_paths` was told of are
-    counted by their own name, others by their prefix.
+    agree. `line` takes the line of each request, `log` is the request log; they and `traces` are
+    None where they are off. Paths that `know_paths` was told of are counted by their own name,
+    others by their prefix.
     """
 
     __slots__ = (
         "_families",
-        "_fixed_paths",
+        "_line",
         "_log",
         "_meter",
+        "_metered",
         "_metrics",
         "_settle",
         "_traces",
-        "_unmetered",
     )
 
     def __init__(
@@ -59,9 +61,11 @@ class RequestRecorder:
         metrics: Metrics,
         meter: Meter | None,
         settle: Callable[[Record, float], None],
+        line: Callable[[bytes], None] | None = None,
         traces: Traces | None = None,
         log: Callable[[FinishedRequest], None] | None = None,
     ) -> None:
+        self._line = line
         self._log = log
         self._traces = traces
         self._metrics = metrics
@@ -81,31 +85,33 @@ class RequestRecorder:
 
     def know_paths(self, paths: Iterable[str]) -> None:
         """Count the requests of these paths by their own names from now on."""
-        self._fixed_paths = frozenset(paths)
-        of_mcp = (path for path in self._fixed_paths if path.startswith(MCP_PATH))
-        self._unmetered = _uncharged().union(of_mcp)
+        uncharged = _uncharged()
+        self._metered = {
+            path: path not in uncharged and not path.startswith(MCP_PATH) for path in paths
+        }
 
     def record(self, incoming: IncomingRequest, record: Record) -> None:
         """Record a request that was answered, or will not be."""
-        now = time.time()
+        now, seconds = time.time(), time.perf_counter() - record.started
         if record.admitted is not None:
             self._settle(record, now)
-        seconds = time.perf_counter() - record.started
         first_byte = incoming.answered - record.started if incoming.answered else None
-        path, operation = incoming.path, incoming.operation
+        path, status, operation = incoming.path, incoming.status, incoming.operation
+        metered: bool | None
         if operation is not None:
             name, metered = operation.name, not operation.counts
         else:
-            name = path if path in self._fixed_paths else self._family(path)
-            metered = path not in self._unmetered
-        usage = record.usage if metered else None
+            name, metered = path, self._metered.get(path)
+            if metered is None:
+                name, metered = self._family(path), True
         finished = None
         if (self._log is not None or self._traces is not None) and not record.deferred:
             finished = finished_request(incoming, record, now, seconds, first_byte, name)
             if self._traces is not None:
                 # First: a histogram names the trace.
                 self._traces.end(incoming, finished)
-        self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
+        usage = record.usage if metered else None
+        self._metrics.finished(name, status, record, usage, seconds, first_byte)
         if finished is not None and self._log is not None and name not in UNRECORDED:
             self._log(finished)
         # Below a response: a request that names no model generates nothing.
@@ -118,21 +124,25 @@ class RequestRecorder:
             and name not in UNRECORDED
         ):
             self._charge(now, name, record, seconds, metered=metered)
+        if self._line is not None:
+            route = f"{incoming.method} {path[:_LONGEST_PATH]}"
+            self._line(record.line(incoming.request_id, route, status, now, seconds))
 
     def record_background(self, incoming: IncomingRequest, record: Record) -> None:
-        """Record a response that was made in the background, or failed to be."""
-        now = time.time()
+        """Record what was made in the background, or failed to be: a response, or a batch."""
+        now, seconds = time.time(), time.perf_counter() - record.started
         if record.admitted is not None:
             self._settle(record, now)
-        seconds = time.perf_counter() - record.started
-        finished = finished_request(incoming, record, now, seconds, None, incoming.path)
+        path, status = incoming.path, incoming.status or 500
+        finished = finished_request(incoming, record, now, seconds, None, path)
         if self._traces is not None:
             self._traces.end(incoming, finished)
-        status = incoming.status or 500
         self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
         if self._log is not None:
             self._log(finished)
-        self._charge(now, incoming.path, record, seconds, metered=True)
+        self._charge(now, path, record, seconds, metered=True)
+        if self._line is not None:
+            self._line(record.line(incoming.request_id, f"POST {path}", status, now, seconds))
 
     def _charge(
         self, now: float, route: str, record: Record, seconds: float, *, metered: bool

@@ -107,7 +107,6 @@ class Gateway:
         if self.common is not None:
             link = self.common.owner.join(Handlers())
         assert link is not None
-        self._log = log
         self.draining = False
         self._is_first = slot is None or not slot.number
         self._logins = Logins(config.server.failed_logins, link)
@@ -279,9 +278,6 @@ class Gateway:
                 _fail(incoming, route, fault)
         finally:
             self._recorder.record(incoming, record)
-            if self._log is not None:
-                route_name = f"{incoming.method} {path[:200]}"
-                self._log(record.line(incoming.request_id, route_name, incoming.status))
 
     def _handled(
         self, incoming: IncomingRequest, now: Generation, route: Route | None, record: Record

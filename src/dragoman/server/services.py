@@ -26,7 +26,6 @@ from dragoman.admin.own_usage import OwnUsage
 from dragoman.config import Config
 from dragoman.config.access_rules import SignInRule
 from dragoman.edge.auth import Keyring
-from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.logins import WrongCodes
 from dragoman.edge.record import Record
 from dragoman.endpoints.parts import Parts, SessionParts
@@ -170,7 +169,6 @@ class Services:
         Raises:
             PriceError: as `prepare`.
         """
-        self._log = log
         self._reload = reload
         self._link = link
         self._workers = 1 if slot is None else slot.total
@@ -252,6 +250,7 @@ class Services:
             metrics,
             None if self.account_sync is None else self.meter,
             self.admission.settle,
+            log,
             self._traces,
             None if self.request_log is None else self.request_log.add,
         )
@@ -387,7 +386,7 @@ class Services:
             exchange,
             keys,
             lambda: self.client.clock,
-            self._record_background,
+            self.recorder.record_background,
             config,
         )
         generation = Generation(
@@ -407,7 +406,7 @@ class Services:
                     upstreams,
                     self.admission,
                     recording,
-                    self._record_background,
+                    self.recorder.record_background,
                     lambda: self.client.clock,
                     self._reserved,
                     self._sessions(keys),
@@ -449,7 +448,14 @@ class Services:
         from dragoman.admin.workbench.sending import Bench
 
         bench = Bench(
-            config, router, upstreams, prices, exchange_of, self._count, sealer.key, self.large
+            config,
+            router,
+            upstreams,
+            prices,
+            exchange_of,
+            self.recorder.record,
+            sealer.key,
+            self.large,
         )
         admin = self._administration().admin_of(bench, keys, proxies, sign_in)
         return replace(generation, admin=admin)
@@ -472,7 +478,7 @@ class Services:
     def _sessions(self, keys: Keyring) -> SessionParts:
         return SessionParts(
             keys,
-            self._count,
+            self.recorder.record,
             lambda: self.sockets,
             lambda: self.client_secrets,
             self._watching_calls,
@@ -566,13 +572,6 @@ class Services:
             self.administration = Administration(parts)
         return self.administration
 
-    def _record_background(self, incoming: IncomingRequest, record: Record) -> None:
-        """Record and log what was made in the background: a response, or a batch."""
-        self.recorder.record_background(incoming, record)
-        if self._log is not None:
-            status = incoming.status or 500
-            self._log(record.line(incoming.request_id, f"POST {incoming.path}", status))
-
     async def _visit_batches(self, *, is_ours: bool) -> None:
         """Look after batches: their ends if that `is_ours`, and what is reserved here for those
         that another process has counted."""
@@ -620,13 +619,6 @@ class Services:
             return bool(self.generation.pool.state(name).disabled)
         except KeyError:
             return True
-
-    def _count(self, incoming: IncomingRequest, record: Record) -> None:
-        """A request that came from no client has ended."""
-        self.recorder.record(incoming, record)
-        if self._log is not None:
-            route = f"{incoming.method} {incoming.path}"
-            self._log(record.line(incoming.request_id, route, incoming.status))
 
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""

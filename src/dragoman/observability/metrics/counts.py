@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 
 from msgspec import Struct, field
@@ -48,15 +49,13 @@ class Histogram(Struct, array_like=True):
     total: float = 0.0
     exemplars: dict[int, Exemplar] = field(default_factory=dict)
 
-    def observe(
-        self, bounds: tuple[float, ...], value: float, trace_id: int = 0, at: float = 0.0
-    ) -> None:
+    def observe(self, bounds: tuple[float, ...], value: float, trace_id: int = 0) -> None:
         """Count a value. `trace_id` is 0 if its request is not traced."""
         bucket = bisect_left(bounds, value)
         self.buckets[bucket] += 1
         self.total += value
         if trace_id:
-            self.exemplars[bucket] = Exemplar(value, trace_id, at)
+            self.exemplars[bucket] = Exemplar(value, trace_id, time.time())
 
     def add(self, other: Histogram) -> None:
         """Add the counts of `other`."""

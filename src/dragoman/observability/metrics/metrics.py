@@ -7,7 +7,6 @@ answered with the sums of all.
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Literal, TypeAlias
@@ -48,13 +47,11 @@ MOST_KEYS = 200
 """Client keys that one worker counts separately; further ones are counted together."""
 
 _MOST_NAMES = 1000
-"""Names of models whose counted name is remembered."""
-
-_MOST = 2**32
-"""Most tokens counted of one answer: the published form of a sum has 64 bits."""
+"""Models and clients whose counts are remembered together."""
 
 _MOST_COST = 2**63 - 1
-"""Pico-dollars at which a sum stops, nine million dollars, for the same reason."""
+"""Pico-dollars at which a sum stops, nine million dollars: the published form of a sum has 64
+bits."""
 
 
 class Metrics:
@@ -67,7 +64,7 @@ class Metrics:
         self.counts = before or Counts()
         self._accounts = {key.split(" ")[1]: sums for key, sums in self.counts.accounts.items()}
         self._series: dict[tuple[str, int, str], Series] = {}
-        self._models: dict[tuple[str, str], ModelCounts] = {}
+        self._asked: dict[tuple[str, str, str], tuple[ModelCounts, KeyCounts]] = {}
         self._listed: Callable[[str, str], str] = _other
         self.counts.gauges = {}
         self._records_series = records_series
@@ -76,7 +73,7 @@ class Metrics:
         """Count each model under the name that `listed` returns for its upstream and itself. Its
         names are few: clients choose the names of models."""
         self._listed = listed
-        self._models.clear()
+        self._asked.clear()
 
     def finished(
         self,
@@ -95,11 +92,9 @@ class Metrics:
             key = f"{route} {status // 100}xx {record.upstream}"
             series = self._series[name] = self.counts.series.setdefault(key, Series())
         series.requests += 1
-        trace_id = record.trace_id
-        at = time.time() if trace_id else 0.0
-        series.latency.observe(LATENCIES, seconds, trace_id, at)
+        series.latency.observe(LATENCIES, seconds, record.trace_id)
         if first_byte is not None:
-            series.first_byte.observe(FIRST_BYTES, first_byte, trace_id, at)
+            series.first_byte.observe(FIRST_BYTES, first_byte, record.trace_id)
         if self._records_series and route not in UNRECORDED:
             self._count_outcome(status, record, usage, seconds)
         if record.error or record.losses or record.limit or record.exceeded:
@@ -107,12 +102,7 @@ class Metrics:
         if record.purpose is not None:
             one_more(self.counts.classes, record.purpose.request_class)
         if record.attempts:
-            if record.failed:
-                self._count_failed(record)
-            if record.attempts > len(record.failed):
-                self._count_account(record.upstream, record.account)[0] += 1
-            if not record.deferred:
-                self._count_model(record, usage, seconds, first_byte, at)
+            self._count_asked(record, usage, seconds, first_byte)
 
     def _count_findings(self, record: Record) -> None:
         """Count the error of a request, its losses, and what limits said of it."""
@@ -126,55 +116,63 @@ class Metrics:
         for exceeded in record.exceeded:
             one_more(counts.limits, exceeded)
 
-    def _count_model(
-        self,
-        record: Record,
-        usage: Usage | None,
-        seconds: float,
-        first_byte: float | None,
-        at: float,
+    def _count_asked(
+        self, record: Record, usage: Usage | None, seconds: float, first_byte: float | None
     ) -> None:
-        """Count a request that an upstream was asked to answer, for its model and its key."""
-        counts, error = self.counts, record.error
-        model = record.upstream, record.upstream_model
-        sums = self._models.get(model) or self._model(*model)
-        key = counts.keys.get(record.caller) or self._key(record.caller)
+        """Count a request that an upstream was asked to answer: its attempts for their accounts,
+        the rest for its model and its key."""
+        upstream, error, attempts = record.upstream, record.error, record.attempts
+        if record.failed:
+            self._count_failed(record)
+        if attempts > len(record.failed):
+            account = self._accounts.get(record.account) or self._account(upstream, record.account)
+            account[0] += 1
+        if record.deferred:
+            return
+        name = upstream, record.upstream_model, record.caller
+        sums, key = self._asked.get(name) or self._model_and_key(*name)
         sums.requests += 1
         key.requests += 1
+        sent = record.sent_at - record.started if record.sent_at else None
+        if attempts == 1 and sent is not None:
+            self.counts.overhead.observe(OVERHEADS, sent)
         if error:
             sums.errors += error != CLIENT_GONE
             if record.stream and first_byte is not None:
                 side = "client" if error == CLIENT_GONE else "upstream"
-                one_more(counts.aborts, f"{record.upstream} {side}")
-        if record.sent_at:
-            waited = record.sent_at - record.started
-            if record.attempts == 1:
-                counts.overhead.observe(OVERHEADS, waited)
-            if not error:
-                sums.upstream.observe(LATENCIES, max(0.0, seconds - waited))
-        if record.stream and first_byte is not None and not error:
-            sums.first_token.observe(FIRST_TOKENS, first_byte, record.trace_id, at)
-            if usage is not None and 1 < usage.output <= _MOST:
-                sums.per_token.observe(PER_TOKEN, (seconds - first_byte) / (usage.output - 1))
+                one_more(self.counts.aborts, f"{upstream} {side}")
+        else:
+            if sent is not None:
+                sums.upstream.observe(LATENCIES, seconds - sent)
+            if record.stream and first_byte is not None:
+                sums.first_token.observe(FIRST_TOKENS, first_byte, record.trace_id)
+                if usage is not None and usage.output > 1:
+                    sums.per_token.observe(PER_TOKEN, (seconds - first_byte) / (usage.output - 1))
         if usage is not None:
             _spend(sums, key, usage, record.charge)
         for one in record.in_vain:
             if one.usage is not None:
                 _spend(self._model(one.upstream, one.model), key, one.usage, one.charge)
 
+    def _model_and_key(
+        self, upstream: str, model: str, caller: str
+    ) -> tuple[ModelCounts, KeyCounts]:
+        """The counts of the model of an upstream, and of a client key."""
+        if len(self._asked) >= _MOST_NAMES:
+            self._asked.clear()
+        found = self._asked[upstream, model, caller] = (
+            self._model(upstream, model),
+            self._key(caller),
+        )
+        return found
+
     def _model(self, upstream: str, model: str) -> ModelCounts:
         """The counts of a model: its own if it is listed and there is room for them."""
-        sums = self._models.get((upstream, model))
-        if sums is None:
-            models = self.counts.models
-            key = f"{upstream} {self._listed(upstream, model)}"
-            if key not in models and len(models) >= MOST_MODELS:
-                key = f"{upstream} {OTHER}"
-            sums = models.setdefault(key, ModelCounts())
-            if len(self._models) >= _MOST_NAMES:
-                self._models.clear()
-            self._models[upstream, model] = sums
-        return sums
+        models = self.counts.models
+        key = f"{upstream} {self._listed(upstream, model)}"
+        if key not in models and len(models) >= MOST_MODELS:
+            key = f"{upstream} {OTHER}"
+        return models.setdefault(key, ModelCounts())
 
     def _key(self, name: str) -> KeyCounts:
         """The counts of a client key: its own as long as there is room for them."""
@@ -193,13 +191,10 @@ class Metrics:
         if record.first_at:
             found.first[bisect_left(LATENCIES, record.first_at - record.started)] += 1
         if usage is not None:
-            _add_tokens(found.tokens, usage)
-            _add_cost(found, record.charge)
+            _add(found, usage, record.charge)
         for one in record.in_vain:
             if one.usage is not None:
-                found = self._outcomes(one.upstream)
-                _add_tokens(found.tokens, one.usage)
-                _add_cost(found, one.charge)
+                _add(self._outcomes(one.upstream), one.usage, one.charge)
 
     def _outcomes(self, upstream: str) -> Outcomes:
         found = self.counts.outcomes.get(upstream)
@@ -210,7 +205,7 @@ class Metrics:
     def _count_failed(self, record: Record) -> None:
         failures = self.counts.failures
         for number, one in enumerate(record.failed, 1):
-            sums = self._count_account(one.upstream, one.account)
+            sums = self._account(one.upstream, one.account)
             sums[0] += 1
             sums[1] += number < record.attempts
             key = f"{one.upstream} {one.account} {one.kind}"
@@ -223,7 +218,7 @@ class Metrics:
             if number < record.attempts and after != one.upstream:
                 one_more(self.counts.fallbacks, f"{one.upstream} {one.kind}")
 
-    def _count_account(self, upstream: str, account: str) -> list[int]:
+    def _account(self, upstream: str, account: str) -> list[int]:
         """The counts of an account: its own as long as there is room for them."""
         sums = self._accounts.get(account)
         if sums is None:
@@ -281,33 +276,25 @@ def _other(upstream: str, model: str) -> str:
 
 
 def _spend(sums: ModelCounts, key: KeyCounts, usage: Usage, charge: Charge | None) -> None:
-    prompt, output = _add_tokens(sums.tokens, usage)
-    key.input += prompt
-    key.output += output
-    if cost := _add_cost(sums, charge):
+    key.input += usage.input
+    key.output += usage.output
+    if cost := _add(sums, usage, charge):
         key.cost = min(key.cost + cost, _MOST_COST)
 
 
-def _add_cost(sums: ModelCounts | Outcomes, charge: Charge | None) -> int:
-    """Add what one answer cost; returns it, 0 if its price is not known."""
+def _add(sums: ModelCounts | Outcomes, usage: Usage, charge: Charge | None) -> int:
+    """Add what one answer used, and what that cost; returns the cost, 0 if it is not known."""
+    tokens = sums.tokens
+    tokens[0] += usage.input
+    tokens[3] += usage.output
+    if usage.cached:
+        tokens[1] += usage.cached
+    if usage.cache_write:
+        tokens[2] += usage.cache_write
+    if usage.reasoning:
+        tokens[4] += usage.reasoning
     if charge is None or charge.cost is None:
         sums.unpriced += 1
         return 0
     sums.cost = min(sums.cost + charge.cost, _MOST_COST)
     return charge.cost
-
-
-def _add_tokens(tokens: list[int], usage: Usage) -> tuple[int, int]:
-    """Add one answer's tokens to sums by kind; returns the counted prompt and output."""
-    prompt, output = usage.input, usage.output
-    if prompt > _MOST or output > _MOST:
-        prompt, output = min(prompt, _MOST), min(output, _MOST)
-    tokens[0] += prompt
-    tokens[3] += output
-    if usage.cached:
-        tokens[1] += min(usage.cached, prompt)
-    if usage.cache_write:
-        tokens[2] += min(usage.cache_write, prompt)
-    if usage.reasoning:
-        tokens[4] += min(usage.reasoning, output)
-    return prompt, output
