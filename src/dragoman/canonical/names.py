@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 
 from dragoman.canonical.requests import ToolRef
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
-_LETTER = re.compile(r"[A-Za-z_]")
+_legal = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+_legal_and_lettered = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*").fullmatch
 
 
 def safe_id(value: str, limit: int) -> str:
@@ -19,16 +20,9 @@ def safe_id(value: str, limit: int) -> str:
     Deterministic and without a table: the same value always gives the same id, and the short
     hash keeps different values apart.
     """
-    if _is_legal(value, limit):
+    if len(value) <= limit and _legal(value):
         return value
     return _hashed(_ILLEGAL.sub("_", value), value, limit)
-
-
-def _is_legal(value: str, limit: int) -> bool:
-    if not 0 < len(value) <= limit:
-        return False
-    # Most are identifiers, which is found out in half the time.
-    return (value.isascii() and value.isidentifier()) or _ILLEGAL.search(value) is None
 
 
 def _hashed(legal: str, value: str, limit: int) -> str:
@@ -45,29 +39,31 @@ class ToolNames:
     gets a hash of its full name: the result never depends on the order of tools.
     """
 
-    __slots__ = ("_inward", "_lettered", "_limit", "_outward")
+    __slots__ = ("_inward", "_legal", "_lettered", "_limit", "_outward")
 
-    def __init__(self, tools: Collection[ToolRef], limit: int, *, lettered: bool = False) -> None:
+    def __init__(self, tools: Iterable[ToolRef], limit: int, *, lettered: bool = False) -> None:
         self._limit, self._lettered = limit, lettered
+        self._legal = _legal_and_lettered if lettered else _legal
         self._outward: dict[tuple[str | None, str], str] = {}
         self._inward: dict[str, ToolRef] = {}
-        if not tools:
+        odd: dict[tuple[str | None, str], ToolRef] = {}
+        for ref in tools:
+            name = ref.name
+            if ref.namespace is None and len(name) <= limit and self._legal(name):
+                self._outward[None, name] = name
+                self._inward[name] = ref
+            else:
+                odd[ref.namespace, name] = ref
+        if not odd:
             return
-        refs = {(ref.namespace, ref.name): ref for ref in tools}
-        odd = {key for key in refs if key[0] is not None or not self._is_legal(key[1])}
-        candidates = {key: _flat(*key) for key in refs} if odd else {}
-        uses = Counter(candidates.values()) if odd else {}
-        plain = {name for (space, name) in candidates if space is None}
-        for key, ref in refs.items():
-            flat = key[1]
-            if key in odd:
-                flat = candidates[key]
-                legal = self._begun(_ILLEGAL.sub("_", flat))
-                clashes = uses[flat] > 1 or (key[0] is not None and flat in plain)
-                if legal != flat or len(flat) > limit or clashes or not flat:
-                    flat = _hashed(legal, repr(key), limit)
-            self._outward[key] = flat
-            self._inward[flat] = ref
+        flats = {key: _flat(*key) for key in odd}
+        uses = Counter((*self._inward, *flats.values()))
+        for key, flat in flats.items():
+            legal = self._made_legal(flat)
+            if legal != flat or len(flat) > limit or uses[flat] > 1:
+                legal = _hashed(legal, repr(key), limit)
+            self._outward[key] = legal
+            self._inward[legal] = odd[key]
 
     def __iter__(self) -> Iterator[str]:
         """The upstream names of all tools."""
@@ -83,16 +79,14 @@ class ToolNames:
         if known is not None:
             return known
         flat = _flat(namespace, name)
-        if self._is_legal(flat):
+        if len(flat) <= self._limit and self._legal(flat):
             return flat
-        return _hashed(self._begun(_ILLEGAL.sub("_", flat)), flat, self._limit)
+        return _hashed(self._made_legal(flat), flat, self._limit)
 
-    def _is_legal(self, name: str) -> bool:
-        return _is_legal(name, self._limit) and self._begun(name) == name
-
-    def _begun(self, name: str) -> str:
-        """The name with a legal beginning."""
-        return f"_{name}" if self._lettered and not _LETTER.match(name) else name
+    def _made_legal(self, name: str) -> str:
+        """The name in legal characters, with a legal beginning; of any length."""
+        made = _ILLEGAL.sub("_", name)
+        return f"_{made}" if self._lettered and not self._legal(made) else made
 
     def inward(self, name: str) -> ToolRef | None:
         """The client's tool behind an upstream name; None if no such tool was declared."""

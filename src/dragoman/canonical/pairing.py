@@ -111,35 +111,33 @@ def _is_paired(turns: Iterable[Turn]) -> bool:
     of its own, and the user's turn after it begins with the results, in order. Nearly every
     conversation is like that."""
     used: set[str] = set()
-    open_calls: list[ToolCall] = []
-    role: Role = "user"
+    asked: list[tuple[str, bool]] = []
+    """The calls of the turn before that have no result yet."""
+    previous = ""
     for turn in turns:
-        previous, role = role, turn.role
+        role = turn.role
         if role == "assistant":
-            if previous == "assistant":
+            if role == previous:
                 return False
             for block in turn.blocks:
                 if type(block) is ToolCall:
                     if block.id in used:
                         return False
                     used.add(block.id)
-                    open_calls.append(block)
-            continue
-        if open_calls and role != "user":
-            return False
-        answered = 0
-        for place, block in enumerate(turn.blocks):
-            if type(block) is ToolResult:
-                if place != answered or answered == len(open_calls):
+                    asked.append((block.id, block.custom))
+        else:
+            if asked and role != "user":
+                return False
+            for block in turn.blocks:
+                if type(block) is ToolResult:
+                    if not asked or asked.pop(0) != (block.call_id, block.custom):
+                        return False
+                elif asked:
                     return False
-                call = open_calls[answered]
-                if block.call_id != call.id or block.custom != call.custom:
-                    return False
-                answered += 1
-        if answered < len(open_calls):
-            return False
-        open_calls.clear()
-    return not open_calls
+            if asked:
+                return False
+        previous = role
+    return not asked
 
 
 def _unused_id(call: ToolCall, used: dict[str, int]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,7 +18,8 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Request, Turn
 from dragoman.protocols.base import Outbound
 
-SYSTEM_ROLES: Final = ("system", "developer")
+SYSTEM_ROLES: Final = frozenset(("system", "developer"))
+_role = attrgetter("role")
 
 _OPENING, _CLOSING = "<system-reminder>\n", "\n</system-reminder>"
 """The lines around system text that a user's message carries, as agents write them themselves."""
@@ -28,7 +30,7 @@ def place_system_text(request: Request, outbound: Outbound) -> Request:
     the beginning in `instructions`, later text in user turns in its place, or moved to the
     beginning. A blank later text is left out."""
     mode = outbound.capabilities.late_system
-    if mode == "message" or not any(turn.role in SYSTEM_ROLES for turn in request.turns):
+    if mode == "message" or SYSTEM_ROLES.isdisjoint(map(_role, request.turns)):
         return request
     leading = len([*takewhile(lambda turn: turn.role in SYSTEM_ROLES, request.turns)])
     instructions = list(request.instructions)

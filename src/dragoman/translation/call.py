@@ -834,23 +834,25 @@ def mint_request_id() -> str:
 def tool_names(request: Request, upstream: Codec) -> ToolNames:
     """The map of tool names between a client's request and an upstream's protocol."""
     refs: dict[tuple[str | None, str], ToolRef] = {}
-    namespaced = upstream.translate.namespaces
+    translate = upstream.translate
+    namespaced = translate.namespaces
     for tool in request.tools:
         if type(tool) is FunctionTool:
             space = None if namespaced else tool.namespace
-            renamed = tuple(upstream.translate.renamed_properties(tool).items())
+            renamed = tuple(translate.renamed_properties(tool).items())
             refs[space, tool.name] = ToolRef(tool.name, False, space, tool.form, renamed)
         elif type(tool) is CustomTool:
             space = None if namespaced else tool.namespace
             refs[space, tool.name] = ToolRef(tool.name, True, space)
     for turn in request.turns:
+        if turn.role != "assistant":
+            continue
         for block in turn.blocks:
             if type(block) is ToolCall:
                 space = None if namespaced else block.namespace
                 if (space, block.name) not in refs:
                     ref = ToolRef(block.name, block.custom, space, block.form)
                     refs[space, block.name] = ref
-    translate = upstream.translate
     return ToolNames(
         refs.values(), translate.tool_name_limit, lettered=translate.tool_names_lettered
     )

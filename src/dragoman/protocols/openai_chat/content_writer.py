@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -42,8 +41,14 @@ class PartWriter(Struct, eq=False):
 
     def parts(self, block: Block) -> list[JsonObject]:
         """The parts that express `block`; what they cannot express goes into the ledger."""
-        parts = self._parts(block)
-        if parts and self._outbound.unknown:
+        if type(block) is Text:
+            # Most blocks are.
+            if block.annotations or block.logprobs or block.phase is not None:
+                self.report_text(block)
+            parts = [text_part(block.text)]
+        else:
+            parts = self._others(block)
+        if self._outbound.unknown and parts:
             parts[0] = self._with_unknown(parts[0], block.path)
         if block.cache is not None:
             self.mark(parts[-1] if parts else None, block.cache, block.path)
@@ -55,13 +60,6 @@ class PartWriter(Struct, eq=False):
         if type(inner) is dict:
             part = {**part, kind: self._outbound.with_unknown(inner, f"{path}.{kind}")}
         return self._outbound.with_unknown(part, path)
-
-    def all(self, blocks: Iterable[Block]) -> list[JsonObject]:
-        """The parts of several blocks, in order."""
-        parts: list[JsonObject] = []
-        for block in blocks:
-            parts += self.parts(block)
-        return parts
 
     def mark(self, part: JsonObject | None, cache: CacheMark, path: str) -> None:
         """Put a cache mark on a part, if the upstream takes it; report it otherwise."""
@@ -86,12 +84,7 @@ class PartWriter(Struct, eq=False):
     def _lose(self, path: str, kind: LossKind, detail: str) -> None:
         self._outbound.ledger.add(path, kind, detail)
 
-    def _parts(self, block: Block) -> list[JsonObject]:
-        if type(block) is Text:
-            # Most blocks are, and a pattern that does not match costs more than this.
-            if _has_more(block):
-                self.report_text(block)
-            return [text_part(block.text)]
+    def _others(self, block: Block) -> list[JsonObject]:
         match block:
             case Refusal():
                 return [text_part(block.text)]
@@ -153,7 +146,7 @@ class PartWriter(Struct, eq=False):
             case Nested(blocks=inner):
                 header = _with_header(block, "")
                 body = [text_part(header)] if header else []
-                return self._as_text(block, body + self.all(inner))
+                body += [part for one in inner for part in self.parts(one)]
             case Url():
                 self._lose(
                     block.path, LossKind.CONTENT, "documents cannot be given by URL upstream"
@@ -196,21 +189,6 @@ class PartWriter(Struct, eq=False):
             if text.cache is not None:
                 self.mark(None, text.cache, text.path)
         return [text_part("\n\n".join([f"{block.title}\n{block.source}", *texts]))]
-
-
-def bare_text(blocks: Sequence[Block]) -> str | None:
-    """The text of content that is one plain text block; None of any other content."""
-    if len(blocks) != 1:
-        return None
-    block = blocks[0]
-    if type(block) is not Text or block.cache is not None or _has_more(block):
-        return None
-    return block.text
-
-
-def _has_more(text: Text) -> bool:
-    """Whether a text block has something that Chat has no field for."""
-    return bool(text.annotations or text.logprobs) or text.phase is not None
 
 
 def text_part(text: str) -> JsonObject:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -28,7 +28,7 @@ from dragoman.protocols.base import Outbound, to_json_text
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.call_state import put_back, split_entries
-from dragoman.protocols.openai_chat.content_writer import PartWriter, bare_text, text_part
+from dragoman.protocols.openai_chat.content_writer import PartWriter, text_part
 from dragoman.protocols.openai_chat.reasoning import (
     is_foreign_state,
     joined_text,
@@ -50,10 +50,12 @@ def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
     writer = _MessagesWriter(outbound, PartWriter(outbound), own, call_id)
     writer.instructions(request.instructions)
     for turn in pair_tools(request.turns, outbound.options, outbound.ledger):
-        written = len(writer.messages)
-        writer.turn(turn)
-        if outbound.unknown and len(writer.messages) > written:
-            writer.messages[-1] = outbound.with_unknown(writer.messages[-1], turn.path)
+        if turn.role == "user":
+            writer.user(turn)
+        elif turn.role == "assistant":
+            writer.assistant(turn)
+        else:
+            writer.late_system(turn)
     writer.parts.finish()
     if not outbound.capabilities.final_assistant:
         writer.go_on(request.turns[-1].path if request.turns else "")
@@ -62,145 +64,118 @@ def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
     return writer.messages
 
 
-class _Attachments(NamedTuple):
-    """Images and files of one tool result, on their way to the user message after it."""
-
-    call_id: str
-    names: str
-    parts: list[JsonObject]
-
-
 class _MessagesWriter(Struct, eq=False):
     _outbound: Outbound
     parts: PartWriter
     _own: ChatCapabilities
     _call_id: Callable[[str], str]
     messages: list[JsonObject] = []
-    _of_calls: list[JsonObject] = []
-    """Entries with state of the calls of the current message."""
-    _tool_of: dict[str, str] = {}
+    _calls: dict[str, JsonObject] = {}
+    """The calls that were written, by the client's ids."""
 
     def instructions(self, texts: Sequence[Text]) -> None:
         """The system texts given apart from the turns, as one leading message."""
-        remaining = [text for text in texts if text.text]
-        if remaining:
-            parts = self.parts.all(remaining)
+        parts = [part for text in texts if text.text for part in self.parts.parts(text)]
+        if parts:
             is_joined = self._outbound.capabilities.late_system != "message" and _are_plain(parts)
-            content = "\n\n".join([part["text"] for part in parts]) if is_joined else None
-            self._append(self._own.system_role, content or _as_content(parts), None)
+            content = _joined(parts, "\n\n") if is_joined else _as_content(parts)
+            self._append(self._own.system_role, content)
 
     def go_on(self, path: str) -> None:
         """Put a user message after the model's last words, which stand at `path`."""
         if self.messages and self.messages[-1]["role"] == "assistant":
             self._lose(path, LossKind.REPAIRED, GOES_ON)
-            self._append("user", GO_ON, None)
+            self._append("user", GO_ON)
 
-    def turn(self, turn: Turn) -> None:
-        """The messages of one turn."""
-        role = turn.role
-        if role != "user" and role != "assistant":
-            self._late_system(turn)
-        elif not self._outbound.unknown and (text := bare_text(turn.blocks)):
-            self._append(role, text, turn.name)
-        elif role == "user":
-            self._user(turn)
-        else:
-            self._assistant(turn)
-
-    def _late_system(self, turn: Turn) -> None:
+    def late_system(self, turn: Turn) -> None:
+        """A message of system text inside the conversation."""
         role: str = turn.role
         if role == "developer" and self._own.system_role != "developer":
             role = "system"
-        parts = self._texts_only(turn.blocks)
+        parts: list[JsonObject] = []
+        for block in turn.blocks:
+            parts += self._texts_only(block)
         if parts or not turn.blocks:
-            self._append(role, _as_content(parts), turn.name)
+            self._append(role, _as_content(parts), turn.name, turn.path)
 
-    def _texts_only(self, blocks: Sequence[Block]) -> list[JsonObject]:
-        """The parts of a text-only message; the rest is reported as lost content."""
-        remaining: list[JsonObject] = []
-        for block in blocks:
-            for part in self.parts.parts(block):
-                if part["type"] == "text":
-                    remaining.append(part)
-                else:
-                    self._lose(block.path, LossKind.CONTENT, "has no place in this message")
-        return remaining
+    def _texts_only(self, block: Block) -> list[JsonObject]:
+        """The parts of a block in a text-only message; the rest is reported as lost content."""
+        parts = self.parts.parts(block)
+        texts = [part for part in parts if part["type"] == "text"]
+        if len(texts) < len(parts):
+            self._lose(block.path, LossKind.CONTENT, "has no place in this message")
+        return texts
 
     # --- user turns -----------------------------------------------------------------------------
 
-    def _user(self, turn: Turn) -> None:
-        attached: list[_Attachments] = []
-        rest: list[Block] = []
+    def user(self, turn: Turn) -> None:
+        """The tool messages and the user message of a turn."""
+        attached: list[JsonObject] = []
+        parts: list[JsonObject] = []
         for block in turn.blocks:
             if type(block) is ToolResult:
-                attached += self._tool_result(block)
+                self._tool_result(block, attached)
             elif type(block) is Foreign and block.origin == wire.NAME:
                 self.messages.append(block.raw)  # a whole message of the role `function`
             else:
-                rest.append(block)
-        parts: list[JsonObject] = []
-        for result in attached:
-            parts += [text_part(self._attachment_notice(result)), *result.parts]
-        parts += self.parts.all(rest)
-        if parts or not turn.blocks:
-            self._append("user", _as_content(parts), turn.name)
+                parts += self.parts.parts(block)
+        if parts or attached or not turn.blocks:
+            self._append("user", _as_content(attached + parts), turn.name, turn.path)
 
-    def _tool_result(self, block: ToolResult) -> list[_Attachments]:
-        """Append a tool message; return the attachments for the user message after it."""
-        if block.cache is None and not block.is_error:
-            text = bare_text(block.content)
-            if text is not None:
-                self._answer(block, text)
-                return []
-        remaining: list[JsonObject] = []
+    def _tool_result(self, block: ToolResult, attached: list[JsonObject]) -> None:
+        """Append a tool message. The parts that it cannot have are added to those `attached` to the
+        user message after it."""
+        parts: list[JsonObject] = []
         moved: list[JsonObject] = []
         separator = ""
-        prefix = self._outbound.options.tool_error_prefix if block.is_error else ""
-        if prefix:
-            remaining.append(text_part(prefix))
-        if block.is_error and block.path:
-            kind = LossKind.CONVERTED if prefix else LossKind.KNOB
-            self._lose(f"{block.path}.is_error", kind, "there is no field for it upstream")
+        if block.is_error:
+            prefix = self._outbound.options.tool_error_prefix
+            if prefix:
+                parts.append(text_part(prefix))
+            if block.path:
+                kind = LossKind.CONVERTED if prefix else LossKind.KNOB
+                self._lose(f"{block.path}.is_error", kind, "there is no field for it upstream")
         for inner in block.content:
-            for part in self.parts.parts(inner):
+            written = self.parts.parts(inner)
+            if type(inner) is Text:
+                parts += written
+                continue
+            for part in written:
                 if part["type"] == "text":
-                    remaining.append(part)
+                    parts.append(part)
                     # Plain texts are pieces of one output; what was made into text stands apart.
-                    separator = separator if isinstance(inner, Text) else "\n\n"
+                    separator = "\n\n"
                 elif self._own.tool_message_images:
-                    remaining.append(part)
+                    parts.append(part)
                 else:
                     moved.append(part)
                     self._lose(inner.path, LossKind.CONVERTED, "moved to a user message")
         if block.cache is not None:
-            self.parts.mark(remaining[-1] if remaining else None, block.cache, block.path)
-        names = ", ".join(map(_part_name, moved))
-        notice = f"[Attached in the next message: {names}]" if moved else ""
-        content: Any
-        if _are_plain(remaining):
-            content = separator.join([part["text"] for part in remaining])
-            if notice:
+            self.parts.mark(parts[-1] if parts else None, block.cache, block.path)
+        content = _as_content(parts)
+        if type(content) is list and _are_plain(content):
+            content = _joined(content, separator)
+        call = self._calls[block.call_id]
+        if moved:
+            names = ", ".join(map(_part_name, moved))
+            notice = f"[Attached in the next message: {names}]"
+            if type(content) is str:
                 content = f"{content}\n\n{notice}" if content else notice
-        else:
-            content = [*remaining, *([text_part(notice)] if notice else [])]
-        self._answer(block, content)
-        return [_Attachments(block.call_id, names, moved)] if moved else []
-
-    def _answer(self, block: ToolResult, content: Any) -> None:
-        call_id = self._call_id(block.call_id)
-        message = {"role": "tool", "tool_call_id": call_id, "content": content}
-        self.messages.append(self._outbound.with_unknown(message, block.path))
-
-    def _attachment_notice(self, result: _Attachments) -> str:
-        tool = self._tool_of.get(result.call_id)
-        of_tool = f" of {tool}" if tool else ""
-        return (
-            f"[Attached by the result{of_tool} ({self._call_id(result.call_id)}): {result.names}]"
-        )
+            else:
+                content = [*content, text_part(notice)]
+            tool = call[call["type"]]["name"]
+            of_tool = f" of {tool}" if tool else ""
+            about = f"[Attached by the result{of_tool} ({call['id']}): {names}]"
+            attached += [text_part(about), *moved]
+        message = {"role": "tool", "tool_call_id": call["id"], "content": content}
+        if self._outbound.unknown:
+            message = self._outbound.with_unknown(message, block.path)
+        self.messages.append(message)
 
     # --- assistant turns ------------------------------------------------------------------------
 
-    def _assistant(self, turn: Turn) -> None:
+    def assistant(self, turn: Turn) -> None:
+        """The message of the model's turn."""
         parts: list[JsonObject] = []
         refusals: list[str] = []
         calls: list[JsonObject] = []
@@ -209,55 +184,64 @@ class _MessagesWriter(Struct, eq=False):
         for block in turn.blocks:
             if type(block) is ToolCall:
                 calls.append(self._tool_call(block))
+                continue
+            if type(block) is Text:
+                if not block.text and block.cache is None:
+                    continue
             elif type(block) is Reasoning:
                 thoughts.append(block)
+                continue
             elif type(block) is Refusal:
                 refusals.append(block.text)
+                continue
             elif type(block) is Foreign and block.origin == wire.NAME:
                 message[block.type] = block.raw
-            elif type(block) is not Text or block.text or block.cache is not None:
-                if calls:
-                    self._lose(turn.path, LossKind.CONVERTED, "text is put before tool calls")
-                parts += self._texts_only((block,))
+                continue
+            if calls:
+                self._lose(turn.path, LossKind.CONVERTED, "text is put before tool calls")
+            parts += self.parts.parts(block) if type(block) is Text else self._texts_only(block)
         if turn.name is not None:
             message["name"] = turn.name
-        if thoughts:
-            self._reasoning(thoughts, bool(calls), message)
-        if calls and self._own.replay_reasoning != "never":
-            # Servers that want the reasoning of calls refuse a message without the member.
-            message.setdefault("reasoning_content", "")
+        of_calls = self._reasoning(thoughts, bool(calls), message) if thoughts else ()
         if parts:
             message["content"] = _as_content(parts)
         if refusals:
             message["refusal"] = "".join(refusals)
         if calls:
-            if self._of_calls:
+            if self._own.replay_reasoning != "never":
+                # Servers that want the reasoning of calls refuse a message without the member.
+                message.setdefault("reasoning_content", "")
+            if of_calls:
                 ids = [block.id for block in turn.blocks if type(block) is ToolCall]
-                put_back(self._of_calls, ids, calls)
+                put_back(of_calls, ids, calls)
             message["tool_calls"] = calls
-        self._of_calls.clear()
         if len(message) == 2 and message["content"] is None:
             if turn.blocks:
                 return
             message["content"] = ""
+        if self._outbound.unknown:
+            message = self._outbound.with_unknown(message, turn.path)
         self.messages.append(message)
 
     def _tool_call(self, block: ToolCall) -> JsonObject:
         name = self._outbound.names.outward(block.name, block.namespace)
-        self._tool_of[block.id] = name
         if block.cache is not None:
-            self._lose(
-                f"{block.path}.{block.cache.member}", LossKind.KNOB, "the cache mark is not sent"
-            )
+            path = f"{block.path}.{block.cache.member}"
+            self._lose(path, LossKind.KNOB, "the cache mark is not sent")
         call_id = self._call_id(block.id)
-        if not block.custom:
+        if block.custom:
+            call = self._custom_call(block, call_id, name)
+        else:
             # Some servers parse the arguments of earlier calls and fail on empty text.
             arguments = block.arguments if block.arguments.strip() else "{}"
             call = _function_call(call_id, name, arguments)
             if self._outbound.unknown:
                 inner = self._outbound.with_unknown(call["function"], f"{block.path}.function")
                 call = self._outbound.with_unknown({**call, "function": inner}, block.path)
-            return call
+        self._calls[block.id] = call
+        return call
+
+    def _custom_call(self, block: ToolCall, call_id: str, name: str) -> JsonObject:
         if self._own.custom_tools_native:
             custom = {"name": name, "input": block.arguments}
             return {"id": call_id, "type": "custom", "custom": custom}
@@ -266,24 +250,29 @@ class _MessagesWriter(Struct, eq=False):
         self._lose(block.path, kind, "a free-text call, sent as a function call")
         return _function_call(call_id, name, to_json_text(wrap_custom(block.arguments)))
 
-    def _reasoning(self, thoughts: list[Reasoning], calls: bool, message: JsonObject) -> None:
+    def _reasoning(
+        self, thoughts: list[Reasoning], calls: bool, message: JsonObject
+    ) -> list[JsonObject]:
+        """Add the reasoning to a message. Returns the entries with state of its calls."""
         shown = self._shows_reasoning(calls)
         text = joined_text(thoughts)
         if shown and text:
             message["reasoning_content"] = text
         details: list[Any] = []
+        of_calls: list[JsonObject] = []
         for block in thoughts:
             own = _is_own(block.opaque)
             if block.opaque is not None and own:
-                own_details, of_calls = split_entries(replayed_details(block.opaque))
-                details += own_details
-                self._of_calls += of_calls
+                entries = split_entries(replayed_details(block.opaque))
+                details += entries[0]
+                of_calls += entries[1]
             lost_text = bool(block.parts) and not shown and not own
             lost_state = is_foreign_state(block.opaque) and not own
             if lost_text or lost_state:
                 self._lose(block.path, LossKind.KNOB, "earlier reasoning is not sent")
         if details:
             message["reasoning_details"] = details
+        return of_calls
 
     def _shows_reasoning(self, calls: bool) -> bool:
         """Whether the upstream is sent the readable reasoning of a message, with or without
@@ -295,25 +284,24 @@ class _MessagesWriter(Struct, eq=False):
 
     # --------------------------------------------------------------------------------------------
 
-    def _append(self, role: str, content: Any, name: str | None) -> None:
+    def _append(self, role: str, content: Any, name: str | None = None, path: str = "") -> None:
         if self._own.alternating_turns and role == "user" and self.messages:
             last = self.messages[-1]
-            if last["role"] == "user":
-                last["content"] = _joined(last["content"], content)
-                return
-            if last["role"] == "tool" and type(content) is str:
-                last["content"] = _joined(last["content"], content)
+            if last["role"] == "user" or (last["role"] == "tool" and type(content) is str):
+                last["content"] = _put_together(last["content"], content)
                 return
         message: JsonObject = {"role": role, "content": content}
         if name is not None:
             message["name"] = name
+        if self._outbound.unknown:
+            message = self._outbound.with_unknown(message, path)
         self.messages.append(message)
 
     def _lose(self, path: str, kind: LossKind, detail: str) -> None:
         self._outbound.ledger.add(path, kind, detail)
 
 
-def _joined(first: Any, second: Any) -> Any:
+def _put_together(first: Any, second: Any) -> Any:
     """The contents of two messages as that of one."""
     if type(first) is str and type(second) is str:
         return f"{first}\n\n{second}"
@@ -326,17 +314,19 @@ def _as_parts(content: Any) -> list[JsonObject]:
 
 def _as_content(parts: list[JsonObject]) -> Any:
     """A plain string for a single unmarked text, as every server takes it; else the parts."""
-    if not parts:
-        return ""
-    return parts[0]["text"] if len(parts) == 1 and _are_plain(parts) else parts
+    if len(parts) == 1 and len(parts[0]) == 2 and parts[0]["type"] == "text":
+        return parts[0]["text"]
+    return parts or ""
 
 
 def _are_plain(parts: list[JsonObject]) -> bool:
     """Whether all parts are unmarked texts."""
-    for part in parts:  # noqa: SIM110 - most often there is one, and a generator costs more
-        if len(part) != 2 or part["type"] != "text":
-            return False
-    return True
+    return all(len(part) == 2 and part["type"] == "text" for part in parts)
+
+
+def _joined(parts: list[JsonObject], separator: str) -> str:
+    """The texts of plain parts as one."""
+    return separator.join([part["text"] for part in parts])
 
 
 def _function_call(call_id: str, name: str, arguments: str) -> JsonObject:
