@@ -15,13 +15,12 @@ from dragoman.serving.plan import Plan
 def charge_of(row: Row, plan: Plan, measured: Measured, now: float) -> Charge:
     """The cost at `now` (Unix seconds) of what was measured, by the target of a plan. None where
     the unit of the row has no price: it is not free by accident."""
-    upstream, model, prices = plan.upstream.name, plan.target.model, plan.prices
-    usage = measured.usage
+    usage, model = measured.usage, plan.target.model
     if row.unit is None and not model:
         return Charge(Basis(), 0)
-    charge = prices.charge(upstream, model, usage, now)
-    price = prices.quote(upstream, model, now).priced(usage.tier, usage.input)[1]
-    own = prices.units(upstream, model)
+    charge = plan.quote.charge(usage, now)
+    price = plan.quote.priced(usage.tier, usage.input)[1]
+    own = plan.prices.units(plan.upstream.name, model)
     cost = _cost(row, measured, price, own)
     if cost is not None:
         cost += own.request or 0

@@ -69,29 +69,66 @@ _Steps = tuple[Sequence[int], Sequence[tuple[Basis, Price | None]]]
 
 
 class Quote:
-    """The prices of one model until a time (Unix seconds). `billed`: its account is paid by the
-    token. `writes_cost_more`: writing to a prompt cache costs more than other input. `usual` is the
-    price of the default tier, None if it is unknown or depends on the prompt length."""
+    """The prices of one model of an upstream that apply at a time, and until another. `billed`: its
+    account is paid by the token. `writes_cost_more`: writing to a prompt cache costs more than
+    other input. `usual` is the price of the default tier, None if it is unknown or depends on the
+    prompt length. Of the first answer without a price, the `unknown` of `among` is called."""
 
-    __slots__ = ("billed", "tiers", "until", "usual", "writes_cost_more")
+    __slots__ = (
+        "_model",
+        "_prices",
+        "_tiers",
+        "_unknown",
+        "_upstream",
+        "_version",
+        "billed",
+        "until",
+        "usual",
+        "writes_cost_more",
+    )
 
-    def __init__(self, until: float, tiers: Mapping[str | None, _Steps], *, billed: bool) -> None:
-        self.until = until
-        self.tiers = tiers
-        self.billed = billed
-        steps, usual = tiers[None]
-        self.usual = None if steps else usual[0][1]
-        self.writes_cost_more = any(
-            price is not None and max(price.cache_write, price.cache_write_1h) > price.input
-            for _, priced in tiers.values()
-            for _, price in priced
-        )
+    def __init__(self, among: Prices, upstream: str, model: str) -> None:
+        self._upstream = upstream
+        self._model = model
+        self._prices = among.lists[upstream].prices(model) if upstream in among.lists else ()
+        self._version = among.version
+        self._unknown = among.unknown
+        self.billed = upstream not in among.subscriptions
+        self.until = -inf
+
+    def at(self, now: float) -> Quote:
+        """Itself, with what applies at `now` (Unix seconds)."""
+        if now >= self.until:
+            model, prices = self._model[:_LONGEST_NAME], self._prices
+            self._tiers = _tiers(self._upstream, model, prices, self._version, now)
+            self.until = _next_change(prices, now)
+            steps, usual = self._tiers[None]
+            self.usual = None if steps else usual[0][1]
+            self.writes_cost_more = any(
+                price is not None and max(price.cache_write, price.cache_write_1h) > price.input
+                for _, priced in self._tiers.values()
+                for _, price in priced
+            )
+        return self
 
     def priced(self, tier: str | None, length: int) -> tuple[Basis, Price | None]:
         """The price of a prompt of so many tokens, None if it is unknown, and its basis."""
-        steps, priced = self.tiers.get(tier) or self.tiers[None]
+        steps, priced = self._tiers.get(tier) or self._tiers[None]
         # The step applies to longer prompts.
         return priced[bisect_left(steps, length) if steps else 0]
+
+    def charge(self, usage: Usage, now: float) -> Charge:
+        """The cost of an answer of `usage` at `now` (Unix seconds)."""
+        if now >= self.until:
+            self.at(now)
+        basis, price = self.priced(usage.tier, usage.input)
+        cost = None if price is None else price.cost_of(usage)
+        if cost is None or cost > MOST_COST:
+            cost = None
+            if self._unknown is not None:
+                self._unknown(self._upstream, self._model)
+                self._unknown = None
+        return Charge(basis, cost, self.billed)
 
 
 class PriceList:
@@ -182,7 +219,7 @@ class Prices:
     once for each while it is cached. Accounts of `subscriptions` are not paid by the token.
     """
 
-    __slots__ = ("_quotes", "_reported", "_unknown", "lists", "sources", "subscriptions", "version")
+    __slots__ = ("_quotes", "lists", "sources", "subscriptions", "unknown", "version")
 
     def __init__(
         self,
@@ -196,26 +233,25 @@ class Prices:
         self.subscriptions = frozenset(subscriptions)
         self.version = version
         self.lists = lists
-        self._unknown = unknown
-        self._reported: set[tuple[str, str]] = set()
+        self.unknown = unknown
         self._quotes: dict[tuple[str, str], Quote] = {}
+
+    def of(self, upstream: str, model: str) -> Quote:
+        """The prices of a model, which are asked for a time."""
+        found = self._quotes.get((upstream, model))
+        if found is None:
+            if len(self._quotes) >= MOST_MODELS:
+                self._quotes.clear()
+            found = self._quotes[upstream, model] = Quote(self, upstream, model)
+        return found
 
     def quote(self, upstream: str, model: str, now: float) -> Quote:
         """The prices of a model at `now` (Unix seconds)."""
-        quote = self._quotes.get((upstream, model))
-        if quote is None or now >= quote.until:
-            quote = self._quote(upstream, model, now)
-        return quote
+        return self.of(upstream, model).at(now)
 
     def charge(self, upstream: str, model: str, usage: Usage, now: float) -> Charge:
         """The cost of an answer of `usage` at `now` (Unix seconds)."""
-        quote = self.quote(upstream, model, now)
-        basis, price = quote.priced(usage.tier, usage.input)
-        cost = None if price is None else price.cost_of(usage)
-        if cost is None or cost > MOST_COST:
-            self._report_unknown(upstream, model)
-            cost = None
-        return Charge(basis, cost, quote.billed)
+        return self.of(upstream, model).charge(usage, now)
 
     def units(self, upstream: str, model: str) -> UnitPrice:
         """The prices of a model in other units than tokens of text."""
@@ -225,28 +261,11 @@ class Prices:
         """The price, and its basis, of usage that was counted under `basis` from one time to
         another; None if it is unknown, or no single price applies. Steps that were not counted
         apart cannot be separated now."""
-        quote = self._quote(basis.upstream, basis.model, at, keep=False)
+        quote = Quote(self, basis.upstream, basis.model).at(at)
         if quote.until < until:
             return None
         found, price = quote.priced(basis.tier or None, basis.above + 1)
         return None if price is None else (found._replace(tier=basis.tier), price)
-
-    def _quote(self, upstream: str, model: str, at: float, *, keep: bool = True) -> Quote:
-        prices = self.lists[upstream].prices(model) if upstream in self.lists else ()
-        tiers = _tiers(upstream, model[:_LONGEST_NAME], prices, self.version, at)
-        billed = upstream not in self.subscriptions
-        quote = Quote(_next_change(prices, at), tiers, billed=billed)
-        if keep:
-            if len(self._quotes) >= MOST_MODELS:
-                self._quotes.clear()
-                self._reported.clear()
-            self._quotes[upstream, model] = quote
-        return quote
-
-    def _report_unknown(self, upstream: str, model: str) -> None:
-        if self._unknown is not None and (upstream, model) not in self._reported:
-            self._reported.add((upstream, model))
-            self._unknown(upstream, model)
 
 
 def _tiers(

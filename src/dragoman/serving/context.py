@@ -214,11 +214,12 @@ class RequestContext:
     def _charge(self, usage: Usage) -> Charge:
         """What an answer costs: by the price of the model that answered, where the request named
         several; where it is not known which did, by that of the dearest."""
-        plan, record, now = self.plan, self.record, time.time()
-        upstream, prices, model = plan.upstream.name, plan.prices, plan.target.model
-        charge = prices.charge(upstream, model, usage, now)
-        admitted, answered = record.admitted, record.answered[1]
-        if admitted is None or not admitted.expected.named or answered == model:
+        plan, admitted, now = self.plan, self.record.admitted, time.time()
+        charge = plan.quote.charge(usage, now)
+        if admitted is None or not admitted.expected.named:
+            return charge
+        upstream, prices, answered = plan.upstream.name, plan.prices, self.record.answered[1]
+        if answered == plan.target.model:
             return charge
         if answered:
             other = prices.charge(upstream, answered, usage, now)

@@ -17,7 +17,7 @@ from dragoman.canonical.losses import Policy
 from dragoman.config import Upstream
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
-from dragoman.prices.lookup import Prices
+from dragoman.prices.lookup import Prices, Quote
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.purposes import Purpose
 from dragoman.protocols.settings import with_settings
@@ -47,6 +47,7 @@ class Plan(Struct, frozen=True, eq=False):
 
     `settings` are those of the translation, the caller's dialect and policy included. `wanted` is
     the lease that a request without a conversation asks `accounts`, those of the upstream, for.
+    `quote` is that of the target's model among all `prices`.
     `fallbacks` are tried in order when no account could answer; `detour` leads elsewhere with
     requests that have tools and ask the model to think. `is_bounded`: an attempt has a time limit
     besides that of its call, because there is something else to try. `shows_cost`: a header
@@ -62,6 +63,7 @@ class Plan(Struct, frozen=True, eq=False):
     accounts: UpstreamPool
     wanted: LeaseRequest
     prices: Prices
+    quote: Quote
     fallbacks: tuple[Plan, ...]
     detour: Target | None
     is_bounded: bool
@@ -193,6 +195,7 @@ class Plans:
             accounts=self._pool.accounts_of(upstream.name),
             wanted=LeaseRequest(upstream.name, target.model),
             prices=self._prices,
+            quote=self._prices.of(upstream.name, target.model),
             fallbacks=tuple(self._plan(caller, one, held) for one in target.fallbacks),
             detour=target.detour,
             is_bounded=bool(target.fallbacks or 0 < within <= target.longest_silence_s),
