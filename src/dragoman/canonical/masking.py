@@ -87,6 +87,10 @@ class Mask:
         return _NAMES.sub(_hidden_name, text)
 
 
+NO_MASK = Mask()
+"""Hides nothing but names that look like a vendor's of an account."""
+
+
 def _hidden_name(found: re.Match[str]) -> str:
     return HIDDEN if _DIGIT_OR_STAR.search(found[0]) else found[0]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
-from dragoman.canonical.errors import DragomanError, Fault, FaultKind, Refused
+from dragoman.canonical.errors import DragomanError, FaultKind, Refused
 from dragoman.config import Config
 from dragoman.edge.auth import (
     PROTOCOLS,
@@ -48,11 +48,12 @@ from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
 from dragoman.server.common import Common
 from dragoman.server.front_page import front_page
-from dragoman.server.routes import Handler, Route, Routes
+from dragoman.server.routes import Audience, FindName, Handler, Route, Routes
 from dragoman.server.services import Generation, Services
 from dragoman.serving.exchange import SHUTTING_DOWN
 
 if TYPE_CHECKING:
+    from dragoman.admin.server import Admin
     from dragoman.responses.websocket.service import WebSockets
 
 _log = logging.getLogger("dragoman")
@@ -77,7 +78,7 @@ class Serving(Struct, frozen=True):
 
     generation: Generation
     routes: Mapping[str, Route]
-    find: Callable[[str, bytes], Route | None]
+    find: Callable[[str, bytes], Route]
 
 
 class Gateway:
@@ -215,49 +216,17 @@ class Gateway:
         if route is None:
             path = normal_path(path)
             route = serving.routes.get(path) or serving.find(path, received.query)
-        codec = None if route is None else route.codec
-        if codec is None:
-            codec = implied_codec(received.headers, received.query)
-        operation = None if route is None else route.operation
+        codec = route.codec or implied_codec(received.headers, received.query)
         incoming = IncomingRequest(
-            received, codec, self._client.clock, path, operation, now.config.options
+            received, codec, self._client.clock, path, route.operation, now.config.options
         )
         incoming.continuation = continuation
         if self.draining:
             incoming.shared.append((b"connection", b"close"))
-        operators = path.startswith(_OPERATORS)
-        if incoming.query and codec.endpoint.key_parameter and not operators:
-            take_key(incoming, codec.endpoint)
-        if route is not None and route.takes_secrets and PROTOCOLS in incoming.headers:
-            take_protocol_key(incoming)
-        is_admin = operators and (path == "/admin" or path.startswith(_ADMIN))
-        admin = now.admin if is_admin else None
-        is_open = now.keys.is_open
-        if (
-            now.config.server.cors
-            and not is_open
-            and not operators
-            and not path.startswith(_OF_BROWSERS)
-        ):
-            if incoming.method == "OPTIONS":
-                _grant(incoming)
-            else:
-                incoming.lines += _CORS_USUAL
+        is_counted = incoming.method == "POST" and route.audience is not Audience.ADMINISTRATORS
+        self._serving += is_counted
         try:
-            if is_open:
-                check_unkeyed(incoming)
-            elif path.startswith(_FOR_OPERATORS):
-                check_host(incoming)
-            if admin is not None:
-                record.error = await admin.serve(incoming, record.address, self._logins.failed)
-            else:
-                answering = self._handled(incoming, now, route, record)
-                is_counted = incoming.method == "POST"
-                self._serving += is_counted
-                try:
-                    await answering
-                finally:
-                    self._serving -= is_counted
+            await self._answering(incoming, now, route, record)
         except ClientGone:
             record.error = CLIENT_GONE
             incoming.status = incoming.status or _STATUS_CLIENT_GONE
@@ -265,7 +234,7 @@ class Gateway:
             # The server is going down.
             record.error = record.error or SHUTTING_DOWN.kind
             if not incoming.status:
-                _fail(incoming, route, SHUTTING_DOWN)
+                route.fail(incoming, SHUTTING_DOWN)
             elif not incoming.ended:
                 raise
         except Exception as error:
@@ -275,22 +244,34 @@ class Gateway:
                 record.losses = error.losses
             # Once it has begun it is too late for words: the server breaks the connection off.
             if not incoming.status:
-                _fail(incoming, route, fault)
+                route.fail(incoming, fault)
         finally:
+            self._serving -= is_counted
             self._recorder.record(incoming, record)
 
-    def _handled(
-        self, incoming: IncomingRequest, now: Generation, route: Route | None, record: Record
+    def _answering(
+        self, incoming: IncomingRequest, now: Generation, route: Route, record: Record
     ) -> Awaitable[None]:
         """What answers a request, to be awaited at once.
 
         Raises:
             DragomanError: nothing does, or not for this caller, or not now.
         """
-        method = incoming.method
+        audience, method = route.audience, incoming.method
+        is_open, endpoint = now.keys.is_open, incoming.codec.endpoint
+        if incoming.query and endpoint.key_parameter and audience not in _OPERATORS:
+            take_key(incoming, endpoint)
+        if now.config.server.cors and not is_open and audience in _PAGES:
+            _allow_pages(incoming)
+        if is_open:
+            check_unkeyed(incoming)
+        elif audience in _LOCAL:
+            check_host(incoming)
+        if audience is Audience.ADMINISTRATORS and now.admin is not None:
+            return self._administer(now.admin, incoming, record)
         if method == "OPTIONS":
             return _permit(incoming)
-        if route is None:
+        if not route.methods:
             message = f"Unknown path: {method} {incoming.path[:200]}"
             if now.admin is None and incoming.path.startswith(("/ui", "/admin")):
                 message += ": switch it on with [admin] key in the configuration"
@@ -298,76 +279,78 @@ class Gateway:
         handler = route.methods.get(method) or self._upgrading(incoming, now, route, record)
         if route.open:
             return handler(incoming, Caller(""), record)
-        if route.takes_secrets and (presented_key(incoming.headers) or b"").startswith(
-            SECRET_PREFIX
-        ):
-            return self._by_secret(incoming, now, route, handler, record)
-        if route.keyless is not None and presented_key(incoming.headers) is None:
-            return self._without_key(incoming, now, route, handler, record)
+        if route.takes_secrets or route.keyless is not None:
+            finding = self._find_caller(incoming, now, route, record)
+            if finding is not None:
+                return self._for_caller_found(finding, incoming, now, route, handler, record)
         try:
             caller = self._identify(incoming, now, record)
         except Unsettled:
-            return self._once_known(incoming, now, route, handler, record)
+            finding = self._once_known(incoming, now, record)
+            return self._for_caller_found(finding, incoming, now, route, handler, record)
         except DragomanError:
             incoming.shared.append((b"www-authenticate", route.challenge))
             raise
         return self._for_caller(incoming, now, route, handler, caller, record)
 
-    async def _by_secret(
-        self,
-        incoming: IncomingRequest,
-        now: Generation,
-        route: Route,
-        handler: Handler,
-        record: Record,
-    ) -> None:
-        """Answer a request with a client secret in place of a key, for the client that it is of."""
-        found = await self._services.client_secrets.find(presented_key(incoming.headers) or b"")
+    async def _administer(self, admin: Admin, incoming: IncomingRequest, record: Record) -> None:
+        record.error = await admin.serve(incoming, record.address, self._logins.failed)
+
+    def _find_caller(
+        self, incoming: IncomingRequest, now: Generation, route: Route, record: Record
+    ) -> Awaitable[Caller] | None:
+        """Find the caller by what a request has in place of a key; None if it has a key."""
+        if route.takes_secrets and PROTOCOLS in incoming.headers:
+            take_protocol_key(incoming)
+        key = presented_key(incoming.headers)
+        if key is None and route.keyless is not None:
+            return self._by_its_own(route.keyless, incoming, now, record)
+        if key is not None and route.takes_secrets and key.startswith(SECRET_PREFIX):
+            return self._by_secret(key, now, record)
+        return None
+
+    async def _by_secret(self, secret: bytes, now: Generation, record: Record) -> Caller:
+        """The caller that a client secret is of."""
+        found = await self._services.client_secrets.find(secret)
         if found is None:
             self._count_wrong_key(record)
             message = "The client secret is not valid for this gateway, or has expired."
             raise refusal(FaultKind.UNAUTHENTICATED, message, code="invalid_api_key")
-        caller = now.keys.named(found.client, found.digest)
-        await self._for_caller(incoming, now, route, handler, caller, record)
+        return now.keys.named(found.client, found.digest)
 
-    async def _without_key(
-        self,
-        incoming: IncomingRequest,
-        now: Generation,
-        route: Route,
-        handler: Handler,
-        record: Record,
-    ) -> None:
-        """Answer a request without a key, for the client that what else it has is of."""
-        assert route.keyless is not None
-        name = "" if now.keys.is_open else await route.keyless(incoming)
-        try:
-            if name:
-                caller = now.keys.named(name, address=record.address)
-            else:
-                caller = self._identify(incoming, now, record)
-        except DragomanError:
-            incoming.shared.append((b"www-authenticate", route.challenge))
-            raise
-        await self._for_caller(incoming, now, route, handler, caller, record)
+    async def _by_its_own(
+        self, keyless: FindName, incoming: IncomingRequest, now: Generation, record: Record
+    ) -> Caller:
+        """The caller that what a request names is of, such as an upload."""
+        name = "" if now.keys.is_open else await keyless(incoming)
+        if name:
+            return now.keys.named(name, address=record.address)
+        return self._identify(incoming, now, record)
 
     async def _once_known(
-        self,
-        incoming: IncomingRequest,
-        now: Generation,
-        route: Route,
-        handler: Handler,
-        record: Record,
-    ) -> None:
-        """Answer a request with an access token whose session or key is not known, once what is
+        self, incoming: IncomingRequest, now: Generation, record: Record
+    ) -> Caller:
+        """The caller that an access token is of whose session or key is not known, once what is
         stored is known, where it may have been given at another worker just now, and what its
         issuer publishes."""
         if self.account_sync is not None:
             await self.account_sync.exchanged()
         if now.jwt_issuers is not None:
             await now.jwt_issuers.fetch(presented_key(incoming.headers) or b"")
+        return self._identify(incoming, now, record)
+
+    async def _for_caller_found(
+        self,
+        finding: Awaitable[Caller],
+        incoming: IncomingRequest,
+        now: Generation,
+        route: Route,
+        handler: Handler,
+        record: Record,
+    ) -> None:
+        """Answer a request whose caller is still to be found."""
         try:
-            caller = self._identify(incoming, now, record)
+            caller = await finding
         except DragomanError:
             incoming.shared.append((b"www-authenticate", route.challenge))
             raise
@@ -397,7 +380,7 @@ class Gateway:
         if incoming.method == "POST":
             if not route.takes_any:
                 check_content_type(incoming.headers.get(b"content-type"))
-            if self._serving >= now.config.server.max_concurrent:
+            if self._serving > now.config.server.max_concurrent:
                 incoming.shared.append((b"retry-after", b"%d" % _BUSY_RETRY_S))
                 message = "The gateway serves as many requests as it may."
                 raise refusal(FaultKind.OVERLOADED, message)
@@ -480,19 +463,11 @@ class Gateway:
             incoming.reply(200, to_json({"status": "ready", **self._scrape.workers()}))
 
 
-def _fail(incoming: IncomingRequest, route: Route | None, fault: Fault) -> None:
-    """Answer with an error, in the form that the route has for it."""
-    if route is None or route.fail is None:
-        incoming.fail(fault)
-    else:
-        route.fail(incoming, fault)
-
-
-_ADMIN = "/admin/"
-_OF_BROWSERS = ("/device", "/oauth/")
-"""Pages of a sign-in, which are for people, not for pages of others."""
-_OPERATORS = ("/admin", "/metrics")
-_FOR_OPERATORS = (*_OPERATORS, "/ui")
+_OPERATORS = (Audience.OPERATORS, Audience.ADMINISTRATORS)
+_LOCAL = (*_OPERATORS, Audience.DASHBOARD)
+"""Whom a request from this machine reaches by a name of this machine only."""
+_PAGES = (Audience.CLIENTS, Audience.DASHBOARD)
+"""Whose paths pages of other origins may call, where clients have keys."""
 
 
 def check_content_type(value: bytes | None) -> None:
@@ -519,10 +494,11 @@ async def _permit(incoming: IncomingRequest) -> None:
     incoming.reply(200, b"")
 
 
-def _grant(incoming: IncomingRequest) -> None:
-    """Allow a preflight the headers it asks for: the vendors' SDKs send dozens."""
+def _allow_pages(incoming: IncomingRequest) -> None:
+    """Let pages of other origins read the answer, and send what they ask for in a preflight: the
+    vendors' SDKs send dozens of headers."""
     asked = incoming.headers.get(b"access-control-request-headers")
-    if asked:
+    if asked and incoming.method == "OPTIONS":
         incoming.lines += _CORS
         incoming.shared.append((_CORS_ALLOWED, _CORS_HEADERS + b", " + asked))
     else:

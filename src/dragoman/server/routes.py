@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman import dashboard
 from dragoman.admin import own_usage
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 Handler = Callable[[IncomingRequest, Caller, Record], Awaitable[None]]
 
+FindName = Callable[[IncomingRequest], Awaitable[str]]
+"""Finds the name of the client of a request by what it names, empty if by nothing."""
+
 _REMEMBERED, _SHORT = 256, 256
 """Routes that are remembered, and the length of the paths that they may have."""
 
@@ -39,14 +44,33 @@ _COMPACT = "compact"
 """The name of an endpoint that stands where an id would."""
 
 
+class Audience(Enum):
+    """Whom a path is for."""
+
+    CLIENTS = "clients"
+    PEOPLE = "people who sign in"
+    DASHBOARD = "the dashboard"
+    OPERATORS = "operators"
+    ADMINISTRATORS = "the administration"
+
+
+def _audience(path: str) -> Audience:
+    if path == "/admin" or path.startswith("/admin/"):
+        return Audience.ADMINISTRATORS
+    if path.startswith(("/admin", "/metrics")):
+        return Audience.OPERATORS
+    if path.startswith(dashboard.PATH):
+        return Audience.DASHBOARD
+    return Audience.PEOPLE if path.startswith(("/device", "/oauth/")) else Audience.CLIENTS
+
+
 class Route(Struct, frozen=True):
-    """One path: a handler for each method, the client's protocol that it implies, None if it
-    implies none, and what else stands in it. An `open` route needs no client key, one `for_all` is
-    for every key, one that `upgrades` is served over WebSocket, too, and one that `takes_any` takes
-    bodies of other content types than JSON. `takes_secrets`: a client secret of realtime may take
-    the place of a key; `keyless` finds the name of the client of a request without one by what else
-    it has, empty if by nothing. Who has no valid key is sent `challenge`; `fail` answers errors,
-    None if the protocol's form is right."""
+    """One path: a handler for each method, none if it is unknown, the client's protocol that it
+    implies, None if it implies none, and what else stands in it. An `open` route needs no client
+    key, one `for_all` is for every key, one that `upgrades` is served over WebSocket, too, and one
+    that `takes_any` takes bodies of other content types than JSON. `takes_secrets`: a client secret
+    of realtime may take the place of a key; `keyless` finds the client of a request without one.
+    Who has no valid key is sent `challenge`; `fail` answers errors."""
 
     methods: Mapping[str, Handler]
     codec: Codec | None = None
@@ -56,9 +80,10 @@ class Route(Struct, frozen=True):
     upgrades: bool = False
     takes_any: bool = False
     challenge: bytes = b"Bearer"
-    fail: Callable[[IncomingRequest, Fault], None] | None = None
+    fail: Callable[[IncomingRequest, Fault], None] = IncomingRequest.fail
     takes_secrets: bool = False
-    keyless: Callable[[IncomingRequest], Awaitable[str]] | None = None
+    keyless: FindName | None = None
+    audience: Audience = Audience.CLIENTS
 
 
 class Routes:
@@ -107,6 +132,8 @@ class Routes:
             self.fixed[path] = _open(handler)
         if services.admin is not None:
             self.fixed[dashboard.PATH] = _open(_dashboard)
+        for path, route in self.fixed.items():
+            self.fixed[path] = replace(route, audience=_audience(path))
 
     def _add_mcp(self, mcp: McpEndpoints) -> None:
         """Add the MCP servers, and where their clients find the sign-in."""
@@ -118,14 +145,18 @@ class Routes:
                 self.fixed[metadata] = _open(handler)
             self.fixed[path] = Route(methods, challenge=challenge, fail=mcp.fail)
 
-    def find(self, path: str, query: bytes = b"") -> Route | None:
-        """The route of a path with an id or a model in it. What a protocol reads from a path comes
-        before the lists of models, which may stand on the same path."""
+    def find(self, path: str, query: bytes = b"") -> Route:
+        """The route of a path with an id or a model in it, or that is unknown. What a protocol
+        reads from a path comes before the lists of models, which may stand on the same path."""
         if query in _USUAL and len(path) < _SHORT:
             return self._found_before(path, query)
         return self._find(path, query)
 
-    def _find(self, path: str, query: bytes) -> Route | None:
+    def _find(self, path: str, query: bytes) -> Route:
+        found = self._known(path, query)
+        return Route({}, audience=_audience(path)) if found is None else found
+
+    def _known(self, path: str, query: bytes) -> Route | None:
         if path.startswith(dashboard.PATH + "/"):
             return self.fixed.get(dashboard.PATH)
         asked = query.decode("latin-1")

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from dragoman.accounts.decide.symptoms import UNREACHABLE, symptom_of_fault
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
-from dragoman.canonical.masking import Mask
 from dragoman.edge.delivery import Delivery
 from dragoman.http.clock import Clock
 from dragoman.serving.affinity import names_in
@@ -67,7 +66,6 @@ async def deliver_whole(
     context: RequestContext,
     lease: Lease,
     answer: UpstreamResponse,
-    mask: Mask,
     chunk: bytes = b"",
     seconds: float | None = None,
 ) -> None:
@@ -82,15 +80,15 @@ async def deliver_whole(
     if seconds is None:
         seconds = time.perf_counter() - context.record.sent_at
     body = chunk + await answer.read(MOST_BYTES, incoming.reserve)
-    _begins(context, lease, seconds, body, mask)
+    _begins(context, lease, seconds, body)
     call, outcome, name = context.call, context.outcome, ""
     streamed = delivery is not None
     if context.rounds is not None:
-        reply = await _searched(context, context.rounds, answer, body, mask)
+        reply = await _searched(context, context.rounds, answer, body)
     elif is_large(body):
-        reply, name = await context.large.answer(call, body, mask, outcome, streamed=streamed)
+        reply, name = await context.large.answer(call, body, outcome, streamed=streamed)
     else:
-        reply = translate_whole(call, mask.secrets_in(body), mask, outcome, streamed=streamed)
+        reply = translate_whole(call, body, outcome, streamed=streamed)
     usage = outcome.usage
     lease.succeeded(usage.input + usage.output if usage else 0.0)
     for key in context.keys.aliases:
@@ -112,7 +110,6 @@ async def deliver_stream(
     delivery: Delivery,
     lease: Lease,
     answer: UpstreamResponse,
-    mask: Mask,
 ) -> None:
     """Send the client a streamed answer.
 
@@ -138,9 +135,9 @@ async def deliver_stream(
         if ending is not None:
             ending.cancel()
     if not streams:
-        await deliver_whole(context, lease, answer, mask, chunk, seconds)
+        await deliver_whole(context, lease, answer, chunk, seconds)
         return
-    _begins(context, lease, time.perf_counter() - context.record.sent_at, chunk, mask)
+    _begins(context, lease, time.perf_counter() - context.record.sent_at, chunk)
     context.start_stream(stream)
     thoughts = b"".join(held) if context.may_go_on and stream.thinks else b""
     if not thoughts:
@@ -169,7 +166,7 @@ async def deliver_stream(
 
 
 async def _searched(
-    context: RequestContext, rounds: Rounds, answer: UpstreamResponse, body: bytes, mask: Mask
+    context: RequestContext, rounds: Rounds, answer: UpstreamResponse, body: bytes
 ) -> bytes:
     """What the client is sent for whole answers, of which `body` is the first: until the last of
     them the web is searched for the model.
@@ -181,7 +178,7 @@ async def _searched(
     call, outcome, streamed = context.call, context.outcome, context.delivery is not None
     while True:
         try:
-            return translate_whole(call, mask.secrets_in(body), mask, outcome, streamed=streamed)
+            return translate_whole(call, body, outcome, streamed=streamed)
         except SearchesPending:
             await rounds.search()
         if not call.goes_on:
@@ -451,14 +448,14 @@ def _ending(context: RequestContext, answer: UpstreamResponse) -> _Ending | None
     return _Ending(context.incoming.clock, answer, limits.first_byte_s)
 
 
-def _begins(context: RequestContext, lease: Lease, seconds: float, data: bytes, mask: Mask) -> None:
+def _begins(context: RequestContext, lease: Lease, seconds: float, data: bytes) -> None:
     """A good answer began after so many seconds, with `data`. What it is known by is recorded where
     it is traced, or where one of several models may be the one that answers."""
     record, attempts = context.record, context.attempts
     named = record.admitted is not None and record.admitted.expected.named
     is_traced = record.trace is not None and record.trace.sampled
     if (named or is_traced) and not is_large(data):
-        record.answered = names_in(context.call.codec, mask.secrets_in(data))
+        record.answered = names_in(context.call.codec, context.call.mask.secrets_in(data))
     if not context.thought:
         record.first_at = time.perf_counter()
     if attempts is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.canonical.masking import Mask
 from dragoman.translation import Call, Outcome
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
@@ -52,21 +51,20 @@ def holds_events(body: bytes) -> bool:
     return not body.startswith(b"{") and (_is_field(_start(body)) or body[:1] in _LENGTHS)
 
 
-def translate_whole(
-    call: Call, body: bytes, mask: Mask, outcome: Outcome, *, streamed: bool
-) -> bytes:
-    """What a client is sent for an upstream's answer `body`, in which the account's secrets are
-    hidden. One that asked for a stream is sent one for a whole answer; one that did not, a whole
-    answer for a stream as well.
+def translate_whole(call: Call, body: bytes, outcome: Outcome, *, streamed: bool) -> bytes:
+    """What a client is sent for an upstream's answer `body`, without secrets of the account. One
+    that asked for a stream is sent one for a whole answer; one that did not, a whole answer for a
+    stream as well.
 
     Raises:
         UpstreamError: as `Call.translate_response`.
     """
+    body = call.mask.secrets_in(body)
     if streamed:
         return call.response_as_stream(body, outcome)
     if holds_events(body):
         # A secret may have been cut over two pieces, which are one text in the answer.
-        return mask.secrets_in(call.stream_as_response(body, outcome))
+        return call.mask.secrets_in(call.stream_as_response(body, outcome))
     return call.translate_response(body, outcome)
 
 

@@ -52,9 +52,7 @@ class ObservedClient(UpstreamClient):
         """Send a request; the observer sees it if it is an attempt."""
         if not isinstance(caller, RequestContext):
             return await self._client.send(request, silent_s, on_silent, caller)
-        mask = caller.call.mask
-        assert mask is not None  # the account of the attempt has one
-        self._observer.on_request(mask, request.body)
+        self._observer.on_request(caller.call.mask, request.body)
         answer = await self._client.send(request, silent_s, on_silent, caller)
         self._observer.on_answer(caller.record, answer.status)
         return _ObservedResponse(answer, self._observer)

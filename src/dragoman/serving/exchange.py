@@ -518,13 +518,13 @@ class Exchange:
                 try:
                     self._upstreams.pool.heard(lease, answer.headers)
                     if not answer.is_good:
-                        raise await _refusal(context, builder, answer)
+                        raise await _refusal(context, answer)
                     if context.corrected:
                         self.resolver.learnt.learn(context.caller.name, context.corrected)
                     if context.delivery is None:
-                        await deliver_whole(context, lease, answer, builder.mask)
+                        await deliver_whole(context, lease, answer)
                     else:
-                        await deliver_stream(context, context.delivery, lease, answer, builder.mask)
+                        await deliver_stream(context, context.delivery, lease, answer)
                 finally:
                     record.bytes_down = answer.received
                     answer.close()
@@ -534,7 +534,7 @@ class Exchange:
             except CallError as error:
                 raise failed_call(error, context.plan.upstream.name) from None
             except UpstreamError as error:
-                raise unusable(builder.mask.fault(error.fault)) from None
+                raise unusable(context.call.mask.fault(error.fault)) from None
             except Failure as failure:
                 if failure.by_model:
                     raise
@@ -571,7 +571,7 @@ class Exchange:
             if answer.is_good:
                 return answer
             try:
-                raise await _refusal(context, builder, answer)
+                raise await _refusal(context, answer)
             finally:
                 answer.close()
 
@@ -687,11 +687,9 @@ async def _renewed(
         raise failed_call(error, upstream) from None
 
 
-async def _refusal(
-    context: RequestContext, builder: UpstreamRequestBuilder, answer: UpstreamResponse
-) -> Failure:
+async def _refusal(context: RequestContext, answer: UpstreamResponse) -> Failure:
     """The failure of a call that the upstream refused."""
-    body = builder.mask.error(await read_error(answer))
+    body = context.call.mask.error(await read_error(answer))
     return refused(context.call.codec, answer.status, answer.headers, body)
 
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar, TypeVarTuple
 from msgspec import Raw
 
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
-from dragoman.canonical.masking import Mask
 from dragoman.processes.helper import Unfinished
 from dragoman.processes.helpers import Helpers
 from dragoman.protocols.base import Operation
@@ -143,7 +142,7 @@ class LargeBodies:
         return left_out
 
     async def answer(
-        self, call: Call, body: bytes, mask: Mask, outcome: Outcome, *, streamed: bool
+        self, call: Call, body: bytes, outcome: Outcome, *, streamed: bool
     ) -> tuple[bytes, str]:
         """What the client is sent for a large answer, and the id of that.
 
@@ -152,7 +151,7 @@ class LargeBodies:
         """
         call.reduce()
         try:
-            given, made = await self.helpers.run(answered, body, call, mask, streamed)
+            given, made = await self.helpers.run(answered, body, call, streamed)
         except Unfinished as failure:
             _tell(failure)
             message = "The upstream's answer is unusable: it takes too much to read"

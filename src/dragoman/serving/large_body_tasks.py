@@ -10,7 +10,6 @@ from msgspec import Raw, Struct
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.losses import Ledger, Loss
-from dragoman.canonical.masking import Mask
 from dragoman.protocols.base import Operation
 from dragoman.serving.answers import translate_whole
 from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
@@ -132,15 +131,14 @@ def reduced(
     return (left_out, call.ledger), call.body
 
 
-def answered(body: bytes, call: Call, mask: Mask, streamed: bool) -> tuple[Given, bytes]:
+def answered(body: bytes, call: Call, streamed: bool) -> tuple[Given, bytes]:
     """An upstream's whole answer, given whole or as a stream, without secrets of the account.
 
     Raises:
         UpstreamError: as `Call.translate_response`.
     """
-    body = mask.secrets_in(body)
     outcome, before = Outcome(), len(call.ledger)
-    made = translate_whole(call, body, mask, outcome, streamed=streamed)
+    made = translate_whole(call, body, outcome, streamed=streamed)
     call.ledger.shorten(before + _MOST_LOSSES)
     return Given(
         outcome, tuple(call.ledger)[before:], call.codec.translate.answer_names(body).id

@@ -19,7 +19,7 @@ from dragoman.canonical.errors import InvalidRequest, UpstreamError
 from dragoman.canonical.events import Closed, Delta, Event, Failed, Metered, Opened
 from dragoman.canonical.halves import MENDED, Halves
 from dragoman.canonical.losses import Ledger, Loss, LossKind
-from dragoman.canonical.masking import Mask
+from dragoman.canonical.masking import NO_MASK, Mask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import CustomTool, Extra, FunctionTool, Request, Tool, ToolRef
@@ -75,7 +75,7 @@ ALL_REASONING = 1 << 62
 _UNCHANGED = ToolNames((), 1 << 62)
 """The names of tools in what is passed through."""
 
-_NOT_PICKLED = frozenset({"_unreduced", "body", "endpoint", "mask"})
+_NOT_PICKLED = frozenset({"_unreduced", "body", "endpoint"})
 
 
 class CallSettings(Struct, frozen=True, kw_only=True):
@@ -105,8 +105,8 @@ class Call:
     `path` is the path below the version, with its query, at which the upstream is asked.
     `account` and `response_id` are initially those of the settings; a caller that tries several
     accounts sets them for each. `request_id` is part of an error that ends a stream, if the
-    protocol has a member for it. `mask` hides the account's secrets in streams; the caller masks
-    whole answers and errors."""
+    protocol has a member for it. `mask` has the secrets that the upstream was sent: streams hide
+    them, and the caller does in whole answers and errors."""
 
     __slots__ = (
         "_earlier",
@@ -145,7 +145,7 @@ class Call:
         self.headers_passed: Mapping[str, str] = {}
         """The client's headers that are sent."""
         self.account = settings.account
-        self.mask: Mask | None = None
+        self.mask = NO_MASK
         self.response_id = settings.response_id
         self.request_id = ""
         self.search: Searching | None = None
@@ -243,7 +243,6 @@ class Call:
             setattr(self, name, value)
         self.codec = CODECS[state["codec"]]
         self.endpoint = self.codec.endpoint.at(self.settings.service)
-        self.mask = None
         self.complete(self._source, b"")
 
     def reduce(self) -> None:
@@ -742,7 +741,7 @@ class _Rest(Struct, frozen=True, kw_only=True):
     account: str
     response_id: str | None
     request_id: str
-    mask: Mask | None
+    mask: Mask
     ledger: Ledger
 
     def stream(self, answer_id: str) -> TranslatedStream:
