@@ -165,8 +165,9 @@ def test_a_client_that_leaves() -> None:
 
     async def wait(request: Request) -> None:
         if request.path == "/tied":
-            assert request.task is not None
-            request.on_gone = request.task.cancel
+            task = asyncio.current_task()
+            assert task is not None
+            request.on_gone = task.cancel
         try:
             await asyncio.sleep(0.5)
         except asyncio.CancelledError:
@@ -211,8 +212,9 @@ def test_leaving_is_noticed_behind_a_request_sent_ahead() -> None:
     left: list[bool] = []
 
     async def wait(request: Request) -> None:
-        assert request.task is not None
-        request.on_gone = request.task.cancel
+        task = asyncio.current_task()
+        assert task is not None
+        request.on_gone = task.cancel
         try:
             await asyncio.sleep(10)
         finally:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import select
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 _DELAY_S = 0.1
 _MOST = 512
@@ -41,32 +41,30 @@ class LineWriter:
     line before it is written.
     """
 
-    __slots__ = ("_form", "_lines", "_outlet", "_pieces", "_timer")
+    __slots__ = ("_form", "_lines", "_outlet", "_pieces", "_waits")
 
     def __init__(self, descriptor: int, form: Callable[[bytes], bytes] | None = None) -> None:
         self._form = form
         self._outlet = Outlet(descriptor)
         self._lines: list[bytes] = []
         self._pieces: deque[bytes] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._waits = False
+        """Whether what is there will be written on time."""
 
     def __call__(self, line: bytes) -> None:
         """Take a line, without its line break."""
         if len(self._pieces) >= _MAX_PIECES:
             return
-        self._lines.append(line if self._form is None else self._form(line))
+        self._lines.append(line)
         if len(self._lines) >= _MOST:
             self.flush()
-        if self._timer is None and (self._lines or self._pieces):
+        if not self._waits:
             self._wait()
 
     def flush(self) -> None:
         """Write what was taken, as far as that is possible at once."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._pieces.extend(_pieces(self._lines))
-        self._lines.clear()
+        lines, self._lines = self._lines, []
+        self._pieces.extend(_pieces(lines if self._form is None else map(self._form, lines)))
         try:
             while self._pieces and self._outlet.is_ready():
                 piece = self._pieces.popleft()
@@ -77,27 +75,23 @@ class LineWriter:
             self._pieces.clear()
 
     def _on_time(self) -> None:
-        self._timer = None
+        self._waits = False
         self.flush()
         if self._pieces:
             self._wait()
 
     def _wait(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(_DELAY_S, self._on_time)
+        self._waits = True
+        asyncio.get_running_loop().call_later(_DELAY_S, self._on_time)
 
 
-def _pieces(lines: list[bytes]) -> Iterator[bytes]:
+def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The lines with their breaks, as many at a time as are written in one piece."""
-    piece: list[bytes] = []
-    size = 0
-    for line in lines:
-        if piece and size + len(line) >= _ATOMIC:
-            yield b"".join(piece)
-            piece, size = [], 0
-        while len(line) >= _ATOMIC:
-            yield line[:_ATOMIC]
-            line = line[_ATOMIC:]
-        piece += (line, b"\n")
-        size += len(line) + 1
-    if piece:
-        yield b"".join(piece)
+    text = b"\n".join((*lines, b""))
+    start = 0
+    while start < len(text):
+        end = start + _ATOMIC
+        if end < len(text):
+            end = text.rfind(b"\n", start, end) + 1 or end
+        yield text[start:end]
+        start = end

@@ -6,35 +6,26 @@ EMPTY_LINE = b"\r\n\r\n"
 
 
 class Boundary:
-    """Cuts what is read so that the next request is not parsed before the current one is answered.
-
-    A body with a length ends after `left` more bytes; a head and a chunked body end with an empty
-    line, though not every empty line is their end.
+    """Cuts what is read at empty lines: a head and a chunked body end with one, though not every
+    empty line is their end.
     """
 
-    __slots__ = ("_tail", "left")
+    __slots__ = ("_tail",)
 
     def __init__(self) -> None:
-        self.left = 0
         self._tail = b""
         """The last bytes before a cut, where an empty line may have begun."""
 
     def cut(self, data: bytes | bytearray, start: int, end: int) -> int:
         """Up to where `data`, which is of interest from `start` to `end`, may be parsed at once."""
-        left = self.left
-        if left:
-            cut = min(end, start + left)
-            self.left = left - (cut - start)
-            return cut
         tail = self._tail
         if tail:
+            self._tail = b""
             at = (tail + bytes(data[start : min(end, start + 3)])).find(EMPTY_LINE)
             if at >= 0:
-                self._tail = b""
                 return start + at + 4 - len(tail)
         at = data.find(EMPTY_LINE, start, end)
         if at >= 0:
-            self._tail = b""
             return at + 4
         self._tail = (tail + bytes(data[max(start, end - 3) : end]))[-3:]
         return end

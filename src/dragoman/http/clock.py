@@ -31,25 +31,22 @@ class Clock:
     be few lengths.
     """
 
-    __slots__ = ("_timed", "_waiting", "loop")
+    __slots__ = ("_waiting", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._waiting: dict[float, dict[Timeout, None]] = {}
-        self._timed: set[float] = set()
-        """The lengths whose timer runs. It is not stopped with its timeout, but serves those that
-        were started meanwhile."""
+        """By length, while the timer of that length runs: it is not stopped with its timeout, but
+        serves those that were started meanwhile."""
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Timeout:
         """Call `callback` after `seconds`, unless what is returned is cancelled before."""
         waiting = self._waiting.get(seconds)
         if waiting is None:
             waiting = self._waiting[seconds] = {}
+            self.loop.call_later(seconds, self._ring, seconds)
         timeout = Timeout(waiting, callback, self.loop.time() + seconds)
         waiting[timeout] = None
-        if seconds not in self._timed:
-            self._timed.add(seconds)
-            self.loop.call_later(seconds, self._ring, seconds)
         return timeout
 
     def _ring(self, seconds: float) -> None:
@@ -61,7 +58,7 @@ class Clock:
                 break
             due.append(timeout)
         else:
-            self._timed.remove(seconds)
+            del self._waiting[seconds]
         for timeout in due:
             # One that rings may have cancelled another.
             if timeout in waiting:

@@ -20,12 +20,11 @@ from dragoman.http.boundary import Boundary
 from dragoman.http.context import GRACE_S, SHORT_READ, Context
 from dragoman.http.head import (
     CONTINUE,
+    STATUS_LINES,
     BadHead,
-    Fields,
     body_length,
     headers_of,
     split_target,
-    status_line,
 )
 from dragoman.http.problems import Problem
 from dragoman.http.request import Request, UpgradedConnection
@@ -50,20 +49,18 @@ class Connection(asyncio.BufferedProtocol):
         "_ahead",
         "_arrival",
         "_boundary",
-        "_broken",
         "_fields",
         "_half_closed",
         "_head_bytes",
+        "_left",
         "_linger",
         "_parser",
-        "_problem",
         "_reading",
         "_request",
-        "_trailed",
+        "_spent",
         "_upgraded",
         "_url",
         "address",
-        "budget",
         "context",
         "deadline",
         "loop",
@@ -82,10 +79,9 @@ class Connection(asyncio.BufferedProtocol):
         self.context = context
         self.loop = context.loop
         self.address = address
-        self.budget = context.budget
         self.state: State = "idle"
         self.deadline = inf
-        """Loop time until which the client must send more."""
+        """Loop time until which the client must send more, in the states where it has to."""
         self.waits_since = self.loop.time()
         """Loop time at which the connection was opened, or its last answer read."""
         self.sending = Sending(context.loop, context.limits, context.budget)
@@ -96,14 +92,14 @@ class Connection(asyncio.BufferedProtocol):
         self._request: Request | None = None
         """The request that is not answered yet."""
         self._url = b""
-        self._fields: list[tuple[bytes, bytes]] | None = []
-        """Header fields of the next head; None once it is complete: trailers are dropped."""
+        self._fields: list[tuple[bytes, bytes]] = []
+        """Header fields of the next head."""
         self._head_bytes = 0
-        self._problem: Problem | None = None
-        self._trailed = False
-        """Whether trailers may have come, which the parser takes for headers of the connection."""
-        self._broken = False
-        """Whether what comes cannot be parsed any more."""
+        self._left = 0
+        """Bytes that are still to come of a body with a length."""
+        self._spent = False
+        """Whether the parser had what is not to be taken for a part of the next head: trailers, or
+        the head that `_decline` gives it."""
         self._linger = 0
         """Bytes that are still discarded before the connection ends."""
         self._ahead = b""
@@ -196,28 +192,32 @@ class Connection(asyncio.BufferedProtocol):
         start = 0
         while start < end:
             state = self.state
-            if state not in PARSED or self._broken:
+            if state not in PARSED:
                 self._handle_unparsed(view[start:end])
                 return
-            cut = self._boundary.cut(data, start, end)
-            if state == "idle" or state == "head":
-                if self._trailed:
-                    self._trailed = False
-                    self._parser = httptools.HttpRequestParser(self)
-                # Behind an empty line only another empty line can have left a head unbegun.
-                self._head_bytes += cut - start + (_EMPTY_LINES if start else 0)
-                if self._head_bytes > self.context.limits.head_bytes:
-                    self._refuse(Problem.HEAD_TOO_LARGE)
-                    return
+            left = self._left
+            if left:
+                cut = min(end, start + left)
+                self._left = left - (cut - start)
+            else:
+                cut = self._boundary.cut(data, start, end)
+                if state == "idle" or state == "head":
+                    if self._spent:
+                        self._spent = False
+                        self._parser = httptools.HttpRequestParser(self)
+                        self._url, self._fields = b"", []
+                    # Behind an empty line only another empty line can have left a head unbegun.
+                    self._head_bytes += cut - start + (_EMPTY_LINES if start else 0)
+                    if self._head_bytes > self.context.limits.head_bytes:
+                        self._refuse(Problem.HEAD_TOO_LARGE)
+                        return
             try:
                 self._parser.feed_data(view[start:cut])
             except httptools.HttpParserUpgrade:
                 self._decline()
-            except httptools.HttpParserError:
-                self._break(Problem.MALFORMED)
-                return
-            if self._problem is not None:
-                self._break(self._problem)
+            except httptools.HttpParserError as error:
+                bad = error.__context__
+                self._break(bad.problem if isinstance(bad, BadHead) else Problem.MALFORMED)
                 return
             start = cut
         state = self.state
@@ -226,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         elif state == "discarding":
             self._discard(end)
         elif self._head_bytes and state == "idle":
-            self.state = TRANSITIONS[self.state]["began"]
+            self.state = TRANSITIONS[state]["began"]
             self.deadline = self.loop.time() + (self.context.limits.head_s or inf)
 
     def _handle_unparsed(self, data: memoryview) -> None:
@@ -274,10 +274,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _break(self, problem: Problem) -> None:
         """Handle malformed HTTP: nothing after it can be parsed."""
-        self._problem = None
         request = self._request
         if request is not None:
-            self._broken = True
+            self.state = TRANSITIONS[self.state]["broken"]
             request.keep_alive = False
             request.fail(Problem.BODY_MALFORMED)
         elif self.state == "discarding":
@@ -299,29 +298,59 @@ class Connection(asyncio.BufferedProtocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._fields is not None:
-            self._fields.append((name.lower(), value))
+        self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        fields, self._fields = self._fields, None
-        if fields is None:
+        """The head of a request is complete.
+
+        Raises:
+            BadHead: none that can be served.
+        """
+        if self._request is not None:
+            # The head that `_decline` gives to the parser.
             return
-        try:
-            request = self._request_of(fields)
-        except BadHead as bad:
-            self._problem = bad.problem
-            return
+        fields, self._fields = self._fields, []
+        parser = self._parser
+        method = parser.get_method().decode()
+        if method == "CONNECT":
+            raise BadHead(Problem.METHOD)
+        version = parser.get_http_version()
+        headers = headers_of(fields)
+        length = body_length(headers, version)
+        path, query = split_target(self._url)
+        if path == "*" and method != "OPTIONS":
+            # RFC 9112, 3.2.4
+            raise BadHead(Problem.MALFORMED)
+        expects = version == "1.1" and b"expect" in headers
+        if expects and headers[b"expect"].strip().lower() != b"100-continue":
+            raise BadHead(Problem.EXPECTATION)
+        context = self.context
+        self._request = request = Request(
+            self,
+            self.address,
+            context.budget,
+            method,
+            path,
+            query,
+            version,
+            headers,
+            length,
+            parser.should_keep_alive(),
+            parser.should_upgrade(),
+            expects and length != 0,
+        )
+        self._url = b""
         self._head_bytes = 0
-        if request.length < 0:
+        self._linger = context.limits.linger_bytes
+        if length > 0:
+            self._left = length
+        elif length < 0:
+            self._spent = True
             self._arrival.begin()
-        self._linger = self.context.limits.linger_bytes
-        self._boundary.left = max(request.length, 0)
-        self._trailed = request.length < 0
-        self._request = request
         self.state = TRANSITIONS[self.state]["request"]
-        self.deadline = inf
-        self.context.requests.add(request)
-        request.task = asyncio.Task(self._serve(request), loop=self.loop, name="request")
+        context.requests[request] = asyncio.Task(
+            self._serve(request), loop=self.loop, name="request"
+        )
 
     def on_body(self, data: bytes) -> None:
         if self._request is not None:
@@ -334,37 +363,10 @@ class Connection(asyncio.BufferedProtocol):
                 # The parser takes the body for the other protocol.
                 return
             self.state = TRANSITIONS[self.state]["whole"]
-            self.deadline = inf
             request.finish()
         elif self.state == "discarding":
             self.state = TRANSITIONS[self.state]["whole"]
             self._next()
-
-    def _request_of(self, fields: Fields) -> Request:
-        """The request that a head asks for.
-
-        Raises:
-            BadHead: none that can be served.
-        """
-        parser = self._parser
-        method = parser.get_method().decode()
-        if method == "CONNECT":
-            raise BadHead(Problem.METHOD)
-        version = parser.get_http_version()
-        headers = headers_of(fields)
-        length = body_length(headers, version)
-        path, query = split_target(self._url)
-        if path == "*" and method != "OPTIONS":
-            # RFC 9112, 3.2.4
-            raise BadHead(Problem.MALFORMED)
-        request = Request(self, method, path, query, version, headers, length)
-        request.keep_alive = parser.should_keep_alive()
-        request.wants_upgrade = parser.should_upgrade()
-        if b"expect" in headers and version == "1.1":
-            if headers[b"expect"].strip().lower() != b"100-continue":
-                raise BadHead(Problem.EXPECTATION)
-            request.expects = length != 0
-        return request
 
     def _decline(self) -> None:
         """Continue without the upgrade that the client offers, where the parser stopped. The body
@@ -379,23 +381,23 @@ class Connection(asyncio.BufferedProtocol):
                 if request.length < 0
                 else b"content-length: %d" % request.length
             )
+            self._spent = True
             self._parser.feed_data(b"POST / HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n" % framing)
 
     # The application
 
     async def _serve(self, request: Request) -> None:
-        context = self.context
         try:
-            await context.app(request)
+            await self.context.app(request)
         except Exception as error:
             # Its message may quote the request.
             places = "".join(traceback.format_tb(error.__traceback__))
             _log.error("a request failed: %s\n%s", type(error).__name__, places)
         finally:
-            request.task = None
-            context.requests.discard(request)
-            request.release()
-            if not request.answered and request.connection is not None:
+            del self.context.requests[request]
+            if request.reserved:
+                request.release()
+            if request.connection is not None:
                 self._give_up(request)
 
     def _give_up(self, request: Request) -> None:
@@ -410,11 +412,6 @@ class Connection(asyncio.BufferedProtocol):
             # A plain end would be the answer's.
             self.sending.reset()
 
-    @property
-    def date(self) -> bytes:
-        """The `Date` line of answers."""
-        return self.context.date
-
     def want_body(self, request: Request) -> None:
         """The application waits for the body."""
         if request.expects:
@@ -428,12 +425,21 @@ class Connection(asyncio.BufferedProtocol):
             self.deadline = self._arrival.start_waiting(request.received, now)
         self._pause_reading(False)
 
-    def carries_on(self, request: Request) -> bool:
-        """Whether another request can follow on the connection after this one."""
-        if not request.keep_alive or self.context.draining or self.context.crowded:
-            return False
-        if request.complete:
-            return True
+    def head(self, request: Request, status: int, lines: bytes, framing: bytes) -> bytes:
+        """The head of an answer, which says whether another request may follow."""
+        context = self.context
+        if context.draining or context.crowded or not (request.complete or self._can_skip(request)):
+            request.keep_alive = False
+        if not request.keep_alive:
+            last = b"connection: close\r\n\r\n"
+        elif request.version == "1.0":
+            last = b"connection: keep-alive\r\n\r\n"
+        else:
+            last = b"\r\n"
+        return b"".join((STATUS_LINES[status], context.date, lines, framing, last))
+
+    def _can_skip(self, request: Request) -> bool:
+        """Whether the rest of a body can be discarded, for another request to follow."""
         limits = self.context.limits
         if request.expects or not limits.linger_s:
             return False
@@ -441,7 +447,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def answered(self, request: Request) -> None:
         """The answer is complete."""
-        request.answered = True
         self._request = request.connection = None
         if request.reserved and self.sending.paused:
             self.sending.reserve(request.reserved)
@@ -477,14 +482,12 @@ class Connection(asyncio.BufferedProtocol):
         if self.sending.paused:
             return
         self.state = TRANSITIONS[self.state]["drained"]
-        self._url, self._fields = b"", []
         self.waits_since = now = self.loop.time()
-        idle_s = self.context.limits.idle_s or inf
+        self.deadline = now + (self.context.limits.idle_s or inf)
         if self.context.draining:
             # The head of the answer did not say that it is the last: the next request may have
             # been sent, and would be reset.
-            idle_s = min(idle_s, GRACE_S)
-        self.deadline = now + idle_s
+            self.deadline = min(self.deadline, now + GRACE_S)
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             self._pause_reading(False)
@@ -504,13 +507,13 @@ class Connection(asyncio.BufferedProtocol):
             self._check_progress(now)
         elif state == "idle":
             self._end()
-        else:
+        elif state == "discarding" or state == "closing":
             self.abort()
 
     def _check_progress(self, now: float) -> None:
         request = self._request
         assert request is not None
-        if request.is_piped and not request.wanted:
+        if not request.wanted:
             # It is the application that waits, for whoever it passes the body to.
             return
         check_at = None if request.is_piped else self._arrival.next_check(request.received, now)
@@ -541,16 +544,16 @@ class Connection(asyncio.BufferedProtocol):
             path = split_target(self._url)[0] if self._url else ""
         except BadHead:
             path = ""
-        headers = dict(self._fields or ())
+        headers = dict(self._fields)
         status, lines, body = self.context.refuse(problem, path, headers)
         length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        self.sending.write(b"".join((status_line(status), self.context.date, lines, length, body)))
+        self.sending.write(b"".join((STATUS_LINES[status], self.context.date, lines, length, body)))
         self._end()
 
     def _end(self) -> None:
         """End after the last answer. A reset would destroy the answer of a client that still sends,
         so what it sends is read for a while (RFC 9112, 9.6)."""
-        sends = self.state in ("head", "receiving", "discarding")
+        sends = self.state in ("head", "receiving", "broken", "discarding")
         self.state = TRANSITIONS[self.state]["last"]
         transport = self.transport
         if transport is None:

@@ -77,8 +77,8 @@ class Context:
         self.view = memoryview(self.buffer)
         self.short_view = self.view[:SHORT_READ]
         self.turns = Turns(self.loop)
-        self.requests: set[Request] = set()
-        """Those whose application has not returned."""
+        self.requests: dict[Request, asyncio.Task[None]] = {}
+        """Those whose application has not returned, and their tasks."""
         self.draining = False
         """Whether the server is shutting down."""
         self.crowded = False

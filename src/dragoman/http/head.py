@@ -34,10 +34,13 @@ _REMEMBERED = 128
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
+_PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 STATUS_LINES = {
-    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode())
-    for status in HTTPStatus
+    status: b"HTTP/1.1 %d %b\r\n" % (status, _PHRASES.get(status, b""))
+    for status in range(100, 1000)
 }
+"""The first lines of answers."""
+
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -83,7 +86,7 @@ def body_length(headers: dict[bytes, bytes], version: str) -> int:
     elif version != "1.0":
         # The parser takes a line without a version for HTTP/0.9.
         raise BadHead(Problem.MALFORMED if version == "0.9" else Problem.VERSION)
-    if host is not None and not is_host(host):
+    if host is not None and _HOST.fullmatch(host) is None:
         raise BadHead(Problem.MALFORMED)
     coding = headers.get(b"transfer-encoding")
     if coding is None:
@@ -91,19 +94,11 @@ def body_length(headers: dict[bytes, bytes], version: str) -> int:
         return int(length) if length is not None else 0
     if version == "1.0":
         raise BadHead(Problem.MALFORMED)
-    if coding.strip().lower() != b"chunked":
-        raise BadHead(Problem.CODING)
+    codings = [one.strip() for one in coding.lower().split(b",")]
+    if codings != [b"chunked"]:
+        # RFC 9112, 6.3
+        raise BadHead(Problem.CODING if codings[-1] == b"chunked" else Problem.MALFORMED)
     return -1
-
-
-def is_host(value: bytes) -> bool:
-    """Whether a `Host` names a host, with or without a port."""
-    return _cached_host(value) if len(value) <= _REMEMBERED else _HOST.fullmatch(value) is not None
-
-
-@lru_cache(maxsize=256)
-def _cached_host(value: bytes) -> bool:
-    return _HOST.fullmatch(value) is not None
 
 
 def split_target(target: bytes) -> tuple[str, bytes]:
@@ -178,8 +173,3 @@ def http_date(seconds: float) -> str:
     at = time.gmtime(seconds)
     day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
     return f"{day}, {at.tm_mday:02} {month} {at.tm_year} {time.strftime('%H:%M:%S', at)} GMT"
-
-
-def status_line(status: int) -> bytes:
-    """The first line of an answer."""
-    return STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import Protocol
 
-from dragoman.http.head import STATUS_LINES, status_line
+from msgspec import Struct
+
 from dragoman.http.limits import Budget
 from dragoman.http.problems import BodyRefused, ClientGone, Problem
 from dragoman.http.sending import Sending
@@ -37,21 +38,15 @@ class UpgradedConnection(asyncio.Protocol):
 class Link(Protocol):
     """The connection of a request, as far as the request uses it."""
 
-    address: str
-    budget: Budget
     loop: asyncio.AbstractEventLoop
     sending: Sending
     transport: asyncio.Transport | None
 
-    @property
-    def date(self) -> bytes:
-        """The `Date` line of answers."""
-
     def want_body(self, request: Request) -> None:
         """The application waits for the body."""
 
-    def carries_on(self, request: Request) -> bool:
-        """Whether the connection stays open after the answer."""
+    def head(self, request: Request, status: int, lines: bytes, framing: bytes) -> bytes:
+        """The head of an answer."""
 
     def answered(self, request: Request) -> None:
         """The answer is whole."""
@@ -63,118 +58,68 @@ class Link(Protocol):
         """Cut the connection off."""
 
 
-class Request:
+class Request(Struct, eq=False):
     """One request, and its answer.
 
     `headers` have lower-case names. `path` is decoded, `query` is not. `address` is that of the
     connection's other end, empty for a Unix socket. `complete` says that all of the body is there;
     `gone` that the client left before it was answered, after which whatever is sent goes nowhere;
-    `status` is that of the answer, 0 before there is one; `answered` says that the answer is whole.
+    `status` is that of the answer, 0 before there is one. `connection` is None once the answer is
+    whole, or the client has left.
 
     An application gives one answer: either `respond`, or `start`, any number of `try_write` and
     `write`, and `end`. `on_gone`, where it is set, is called when the client leaves before that.
     """
 
-    __slots__ = (
-        "_body",
-        "_failure",
-        "_head",
-        "_limit",
-        "_promised",
-        "_sink",
-        "_taken",
-        "_waiter",
-        "_whole",
-        "address",
-        "answered",
-        "budget",
-        "complete",
-        "connection",
-        "expects",
-        "gone",
-        "headers",
-        "is_chunked",
-        "is_measured",
-        "is_piped",
-        "keep_alive",
-        "length",
-        "method",
-        "on_gone",
-        "path",
-        "query",
-        "received",
-        "reserved",
-        "status",
-        "task",
-        "unwanted",
-        "version",
-        "wants_upgrade",
-    )
-
-    def __init__(
-        self,
-        connection: Link,
-        method: str,
-        path: str,
-        query: bytes,
-        version: str,
-        headers: dict[bytes, bytes],
-        length: int,
-    ) -> None:
-        """
-        Args:
-            connection: that it came by.
-            method: of the request, in capitals.
-            path: decoded.
-            query: as it came, without its question mark.
-            version: of HTTP, "1.0" or "1.1".
-            headers: by lower-case name.
-            length: of the body in bytes, -1 for one in chunks.
-        """
-        self.connection: Link | None = connection
-        self.method = method
-        self.path = path
-        self.query = query
-        self.version = version
-        self.headers = headers
-        self.length = length
-        self.address = connection.address
-        self.complete = False
-        self.gone = False
-        self.status = 0
-        self.answered = False
-        self.on_gone: Callable[[], object] | None = None
-        self.keep_alive = False
-        """Whether the client may send another request on the connection."""
-        self.expects = False
-        """Whether the client waits for `100 Continue`."""
-        self.wants_upgrade = False
-        """Whether the client asks for another protocol; see `switch_to`."""
-        self.received = 0
-        """Bytes of the body that came."""
-        self.unwanted = False
-        """Whether the rest of the body is discarded as it comes."""
-        self.reserved = 0
-        """Bytes of the memory budget for this request."""
-        self.task: asyncio.Task[None] | None = None
-        self.budget: Budget = connection.budget
-        """The memory for bodies and answers."""
-        self._body = b""
-        self._whole: BytesIO | None = None
-        self._limit = -1
-        self.is_piped = False
-        """Whether the application takes the body in pieces, and none of it is to be collected."""
-        self._sink: BodySink | None = None
-        self._taken = 0
-        """Bytes of the body that a sink took."""
-        self._failure: Problem | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._head = b""
-        self.is_chunked = False
-        """Whether the answer goes out in chunks."""
-        self._promised = 0
-        self.is_measured = False
-        """Whether the answer goes out in pieces with a `Content-Length`."""
+    connection: Link | None
+    address: str
+    budget: Budget
+    """The memory for bodies and answers."""
+    method: str
+    """In capitals."""
+    path: str
+    query: bytes
+    """As it came, without its question mark."""
+    version: str
+    """Of HTTP, "1.0" or "1.1"."""
+    headers: dict[bytes, bytes]
+    length: int
+    """Of the body in bytes, -1 for one in chunks."""
+    keep_alive: bool
+    """Whether the client may send another request on the connection."""
+    wants_upgrade: bool
+    """Whether the client asks for another protocol; see `switch_to`."""
+    expects: bool
+    """Whether the client waits for `100 Continue`."""
+    complete: bool = False
+    gone: bool = False
+    status: int = 0
+    on_gone: Callable[[], object] | None = None
+    received: int = 0
+    """Bytes of the body that came."""
+    unwanted: bool = False
+    """Whether the rest of the body is discarded as it comes."""
+    reserved: int = 0
+    """Bytes of the memory budget for this request."""
+    is_piped: bool = False
+    """Whether the application takes the body in pieces, and none of it is to be collected."""
+    is_chunked: bool = False
+    """Whether the answer goes out in chunks."""
+    is_measured: bool = False
+    """Whether the answer goes out in pieces with a `Content-Length`."""
+    _body: bytes = b""
+    _whole: BytesIO | None = None
+    """The body, where it came in several pieces."""
+    _limit: int = -1
+    _sink: BodySink | None = None
+    _taken: int = 0
+    """Bytes of the body that a sink took."""
+    _failure: Problem | None = None
+    _waiter: asyncio.Future[None] | None = None
+    _head: bytes = b""
+    """The head of an answer that comes in pieces, until it is sent."""
+    _promised: int = 0
+    """Bytes that such an answer still has, where it is measured."""
 
     # The body
 
@@ -193,7 +138,8 @@ class Request:
         if self.received > limit:
             self._drop_body()
             raise BodyRefused(Problem.BODY_TOO_LARGE)
-        return self._collected()
+        whole = self._whole
+        return self._body if whole is None else whole.getvalue()
 
     async def pipe(self, sink: BodySink, limit: int) -> bool:
         """Give the body to `sink` as it arrives, piece by piece and at once: no task is woken for
@@ -212,9 +158,7 @@ class Request:
             if self._failure is not None:
                 raise BodyRefused(self._failure)
             if self.held:
-                data = self._collected()
-                self._body, self._whole, self._taken = b"", None, self.received
-                if not sink(data):
+                if not sink(self._take_collected()):
                     return True
             elif self.complete:
                 return False
@@ -237,9 +181,11 @@ class Request:
             self._sink = None
             raise
 
-    def _collected(self) -> bytes:
-        whole = self._whole
-        return self._body if whole is None else whole.getvalue()
+    def _take_collected(self) -> bytes:
+        """What came since the last piece, for a sink."""
+        data = self._body if self._whole is None else self._whole.getvalue()
+        self._body, self._whole, self._taken = b"", None, self.received
+        return data
 
     @property
     def transport(self) -> asyncio.Transport | None:
@@ -290,6 +236,7 @@ class Request:
         if self.received > self._limit >= 0:
             self.fail(Problem.BODY_TOO_LARGE)
         elif self._sink is not None and self.length >= 0:
+            self._taken = self.received
             self._pass(self._sink, data)
         elif self._whole is not None:
             self._whole.write(data)
@@ -305,12 +252,9 @@ class Request:
     def pass_chunks(self) -> None:
         """All chunks of one read came: pass them on as one piece."""
         if self._sink is not None and self.held:
-            data = self._collected()
-            self._body, self._whole = b"", None
-            self._pass(self._sink, data)
+            self._pass(self._sink, self._take_collected())
 
     def _pass(self, sink: BodySink, data: bytes) -> None:
-        self._taken += len(data)
         try:
             if sink(data):
                 return
@@ -336,8 +280,6 @@ class Request:
     def left(self) -> None:
         """The client has left."""
         self.connection = None
-        if self.answered:
-            return
         self.gone = True
         self._drop_body()
         self._wake()
@@ -346,9 +288,8 @@ class Request:
 
     def release(self) -> None:
         """Give back what is reserved of the memory budget."""
-        if self.reserved:
-            self.budget.release(self.reserved)
-            self.reserved = 0
+        self.budget.release(self.reserved)
+        self.reserved = 0
 
     def _drop_body(self) -> None:
         self.unwanted = True
@@ -368,12 +309,13 @@ class Request:
         connection = self.connection
         self.status = status
         if connection is None:
-            self.answered = True
             return
-        length = b"" if status in _BODYLESS else b"content-length: %d\r\n" % len(body)
-        head = self._rendered(connection, status, lines, length)
-        if self.method == "HEAD" or status in _BODYLESS:
+        length = b"content-length: %d\r\n" % len(body)
+        if status in _BODYLESS:
+            length = body = b""
+        elif self.method == "HEAD":
             body = b""
+        head = connection.head(self, status, lines, length)
         if len(body) <= _JOINED:
             connection.sending.write(head + body)
         else:
@@ -397,7 +339,7 @@ class Request:
         elif self.method != "HEAD":
             # For a client of HTTP/1.0 the answer ends with the connection.
             self.keep_alive = False
-        self._head = self._rendered(connection, status, lines, framing)
+        self._head = connection.head(self, status, lines, framing)
 
     def try_write(self, data: bytes) -> bool:
         """Send a piece of the answer, not empty, if that takes no waiting; else False."""
@@ -430,7 +372,6 @@ class Request:
         """Send the last piece of the answer."""
         connection = self.connection
         if connection is None:
-            self.answered = True
             return
         if self.is_chunked:
             last = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if data else _LAST_CHUNK
@@ -455,7 +396,7 @@ class Request:
             raise ClientGone
         if not self.wants_upgrade or self.status or not self.complete:
             raise RuntimeError("the connection cannot be switched")
-        self.status, self.answered = 101, True
+        self.status = 101
         connection, self.connection = self.connection, None
         try:
             return connection.switch_to(upgraded)
@@ -470,14 +411,3 @@ class Request:
             framed = b""
         if head or framed:
             connection.sending.write(head + framed)
-
-    def _rendered(self, connection: Link, status: int, lines: bytes, framing: bytes) -> bytes:
-        keep = self.keep_alive = connection.carries_on(self)
-        if not keep:
-            last = b"connection: close\r\n\r\n"
-        elif self.version == "1.0":
-            last = b"connection: keep-alive\r\n\r\n"
-        else:
-            last = b"\r\n"
-        first = STATUS_LINES.get(status) or status_line(status)
-        return b"".join((first, connection.date, lines, framing, last))

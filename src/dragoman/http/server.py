@@ -14,7 +14,7 @@ from math import inf
 from dragoman.http.addresses import counted, is_here
 from dragoman.http.connection import Connection
 from dragoman.http.context import GRACE_S, Application, Context
-from dragoman.http.head import status_line
+from dragoman.http.head import STATUS_LINES
 from dragoman.http.limits import Budget, Limits, connections_for, files_to_share
 from dragoman.http.problems import Problem, Refuse, refuse_plainly
 from dragoman.http.request import Link
@@ -193,9 +193,8 @@ class Server:
         self._until = context.loop.time() + grace_s
         await self._retire_idle(context)
         if not await self._emptied(lambda: self._until):
-            for request in list(context.requests):
-                if request.task is not None:
-                    request.task.cancel()
+            for task in list(context.requests.values()):
+                task.cancel()
             for connection in list(self._connections):
                 connection.cancel()
             until = context.loop.time() + _CANCEL_S
@@ -205,8 +204,8 @@ class Server:
             await self._emptied(lambda: until + _CANCEL_S)
         if self._ticker is not None:
             self._ticker.cancel()
-        for task in list(self._opening):
-            task.cancel()
+        for opening in list(self._opening):
+            opening.cancel()
 
     async def _retire_idle(self, context: Context) -> None:
         """End the connections that are idle, once none of them was used for a second: a proxy uses
@@ -334,7 +333,7 @@ class Server:
             status, lines, body = self._refuse(Problem.CONNECTIONS, "", {})
             rest = b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(body), body)
             with contextlib.suppress(OSError):
-                sock.send(status_line(status) + context.date + lines + rest)
+                sock.send(STATUS_LINES[status] + context.date + lines + rest)
         sock.close()
 
     def _forget(self, connection: Link) -> None:

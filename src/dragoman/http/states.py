@@ -3,6 +3,7 @@
 idle        nothing of a request has come
 head        a part of a request's head has come
 receiving   a request is being served; its body is still coming
+broken      a request is being served; the rest of its body cannot be parsed
 serving     a request is being served; all of it is there
 flushing    an answer is complete, and waits until the client has taken most of it
 discarding  an answer is complete; the rest of the request's body is discarded
@@ -19,6 +20,7 @@ State = Literal[
     "idle",
     "head",
     "receiving",
+    "broken",
     "serving",
     "flushing",
     "discarding",
@@ -26,7 +28,9 @@ State = Literal[
     "upgraded",
     "closed",
 ]
-Event = Literal["began", "request", "whole", "answered", "drained", "last", "upgraded", "lost"]
+Event = Literal[
+    "began", "request", "whole", "broken", "answered", "drained", "last", "upgraded", "lost"
+]
 
 PARSED: Final = frozenset[State]({"idle", "head", "receiving", "discarding"})
 """The states in which received bytes belong to the current request."""
@@ -36,10 +40,12 @@ TRANSITIONS: Final[dict[State, dict[Event, State]]] = {
     "head": {"request": "receiving", "last": "closing", "lost": "closed"},
     "receiving": {
         "whole": "serving",
+        "broken": "broken",
         "answered": "discarding",
         "last": "closing",
         "lost": "closed",
     },
+    "broken": {"last": "closing", "lost": "closed"},
     "serving": {
         "answered": "flushing",
         "last": "closing",
@@ -57,6 +63,7 @@ TRANSITIONS: Final[dict[State, dict[Event, State]]] = {
     began     a first byte came that does not complete a head
     request   the head of a request is complete, and the application was called
     whole     the body is complete, also where it is empty
+    broken    the body is no valid HTTP
     answered  an answer is complete, and the connection may carry another request
     drained   the client has taken the answer, but for a little
     last      nothing will be answered on this connection any more
