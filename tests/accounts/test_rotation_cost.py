@@ -33,23 +33,18 @@ SITUATIONS: dict[str, Outcome | None] = {
 }
 
 
-class Counting:
+class Counting(Order):
     """An order that counts how often it is asked for a place."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
-        self.improves = order.improves
+        self.improves, self.counts = order.improves, order.counts
+        self.chosen, self.joined = order.chosen, order.joined  # type: ignore[method-assign]
         self.asked = 0
 
     def key(self, member: Member) -> object:
         self.asked += 1
         return self.order.key(member)
-
-    def chosen(self, member: Member) -> None:
-        self.order.chosen(member)
-
-    def joined(self, member: Member) -> None:
-        self.order.joined(member)
 
 
 def tell(rotation: Rotation, name: str, outcome: Outcome, model: str = "m") -> None:

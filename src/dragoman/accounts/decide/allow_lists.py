@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dragoman.accounts.decide.members import MemberQueue
 from dragoman.config.names import matches
 
 _MOST_MODELS = 4096
@@ -18,12 +19,14 @@ Models = tuple[str, ...] | None
 
 
 class ServingLists:
-    """The numbers of the allow-lists that name a model."""
+    """The numbers of the allow-lists that name a model. `queue` is that of the accounts with these
+    lists, None while there is none."""
 
-    __slots__ = ("lists",)
+    __slots__ = ("lists", "queue")
 
     def __init__(self, lists: frozenset[int]) -> None:
         self.lists = lists
+        self.queue: MemberQueue | None = None
 
 
 class AllowLists:

@@ -146,7 +146,8 @@ class MemberQueue:
         self.current.pop(member, None)
 
     def first(self) -> Member | None:
-        """The first member, its key corrected; None if there is none."""
+        """The first member, its key corrected where another's could precede it; None if there is
+        none."""
         entries, current, key = self._entries, self.current, self.key
         while entries:
             entry = entries[0]
@@ -154,8 +155,7 @@ class MemberQueue:
             if current.get(member) is not entry:
                 heappop(entries)
                 continue
-            value = key(member)
-            if value == entry[1]:
+            if len(entries) == 1 or (value := key(member)) == entry[1]:
                 return member
             current[member] = entry = (entry[0], value, entry[2], member)
             heapreplace(entries, entry)

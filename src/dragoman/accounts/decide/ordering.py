@@ -1,24 +1,26 @@
 """The orders in which accounts are chosen. Pure.
 
 An order gives each account a key, the smallest of which is chosen. Keys may grow while an account
-waits, and the queue need not be updated then; `improves` says that giving a lease back makes a key
-smaller.
+waits, and the queue need not be updated then.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
 
 from dragoman.accounts.decide.members import Member
 
 
-class Order(Protocol):
-    """One way to choose."""
+class Order:
+    """One way to choose. `key` gives the sort key of an account; keys of one order compare with
+    each other. `improves` says that giving a lease back makes a key smaller, `counts` that the
+    order is to be told of each choice."""
 
-    improves: bool
-
-    def key(self, member: Member) -> Any:
-        """The sort key of the account; keys of one order compare with each other."""
+    improves = False
+    counts = False
+    key: Callable[[Member], Any]
 
     def chosen(self, member: Member) -> None:
         """The account was chosen."""
@@ -27,48 +29,30 @@ class Order(Protocol):
         """The account is new, or was out and may be chosen again."""
 
 
-class LeastRecentlyUsed:
+class LeastRecentlyUsed(Order):
     """Who was used longest ago, here or by another worker."""
 
-    improves = False
-
-    def key(self, member: Member) -> float:
-        """When it was used."""
-        return member.used
-
-    def chosen(self, member: Member) -> None:
-        """Nothing to do: the rotation keeps when an account was used."""
-
-    def joined(self, member: Member) -> None:
-        """Nothing to do."""
+    key = attrgetter("used")
 
 
-class HighestBalance:
+class HighestBalance(Order):
     """Who has most tokens left; of equals, who was used longest ago.
 
     An account of which no balance is known counts as one that has none left.
     """
 
-    improves = False
-
     def key(self, member: Member) -> tuple[float, float]:
         """What is left, the most first, and when it was used."""
         return -(member.balance or 0.0), member.used
 
-    def chosen(self, member: Member) -> None:
-        """Nothing to do: what an answer used is subtracted when it is known."""
 
-    def joined(self, member: Member) -> None:
-        """Nothing to do."""
-
-
-class RoundRobin:
+class RoundRobin(Order):
     """Each in the order of definition, round after round, within its priority.
 
     Who cannot be chosen when its turn comes is passed over until the next round.
     """
 
-    improves = False
+    counts = True
 
     def __init__(self) -> None:
         self._last: dict[int, tuple[int, int]] = {}
@@ -82,11 +66,8 @@ class RoundRobin:
         """It is the next one's turn."""
         self._last[member.priority] = (self.key(member), member.ordinal)
 
-    def joined(self, member: Member) -> None:
-        """Nothing to do."""
 
-
-class Weighted:
+class Weighted(Order):
     """In proportion to weights, evenly spread (stride scheduling), within each priority.
 
     Waldspurger and Weihl, "Stride Scheduling: Deterministic Proportional-Share Resource
@@ -94,14 +75,11 @@ class Weighted:
     it was away.
     """
 
-    improves = False
+    counts = True
+    key = attrgetter("passed")
 
     def __init__(self) -> None:
         self._reached: dict[int, float] = {}
-
-    def key(self, member: Member) -> float:
-        """Its pass: the smallest goes next."""
-        return member.passed
 
     def chosen(self, member: Member) -> None:
         """Its next turn is the later, the less it weighs."""
@@ -113,7 +91,7 @@ class Weighted:
         member.passed = max(member.passed, self._reached.get(member.priority, 0.0))
 
 
-class LeastInFlight:
+class LeastInFlight(Order):
     """Who has fewest requests in flight, over all workers; of equals, who was used longest ago."""
 
     improves = True
@@ -122,14 +100,8 @@ class LeastInFlight:
         """Requests in flight, and when it was used."""
         return member.in_flight + member.in_flight_elsewhere, member.used
 
-    def chosen(self, member: Member) -> None:
-        """Nothing to do: the rotation counts."""
 
-    def joined(self, member: Member) -> None:
-        """Nothing to do."""
-
-
-class MostQuotaLeft:
+class MostQuotaLeft(Order):
     """Who has most left of the fullest of its quota windows, in steps of 2 %; of equals, who was
     used longest ago, so that they share the load between two reports.
 
@@ -137,17 +109,9 @@ class MostQuotaLeft:
     reports it.
     """
 
-    improves = False
-
     def key(self, member: Member) -> tuple[int, float]:
         """What is used, and when it was used."""
         return int(member.quota_used * 50), member.used
-
-    def chosen(self, member: Member) -> None:
-        """Nothing to do: the next answer reports what is left."""
-
-    def joined(self, member: Member) -> None:
-        """Nothing to do."""
 
 
 ORDERS: dict[str, type[Order]] = {

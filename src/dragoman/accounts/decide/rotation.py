@@ -10,7 +10,6 @@ it was put in.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Container, Iterable
 from itertools import islice
 from math import inf, nextafter
@@ -55,9 +54,7 @@ class Rotation:
         self.members: dict[str, Member] = {}
         self._allow_lists = AllowLists()
         self._availability = Availability(self._allow_lists)
-        self._queues: OrderedDict[ServingLists | str, tuple[MemberQueue, ServingLists]] = (
-            OrderedDict()
-        )
+        self._queues: dict[ServingLists | ModelRests, tuple[MemberQueue, ServingLists]] = {}
         self._ordinal = 0
         self._stamp = 0.0
         self._now = -inf
@@ -97,20 +94,20 @@ class Rotation:
         if not self._now <= now < self._availability.next_alarm:
             self._advance(now)
         model_rests = self._availability.by_model.get(model)
-        favourite = None
+        member = favourite = None
         if pinned and pinned not in tried:
             favourite = self.members.get(pinned)
             if favourite is not None and not self._availability.serves(favourite, model):
                 favourite = None
-            elif favourite is not None and self._availability.next_alarm <= now:
-                self._refresh(favourite, now)
-        is_ready = favourite is not None and self._is_ready(favourite, model)
-        if favourite is not None and is_ready and stays:
-            return self._take(favourite, model, now)
-        member = self._first_ready(model, model_rests, tried)
-        if favourite is not None and is_ready:
-            is_better = member is not None and member.priority < favourite.priority
-            return self._take(member if member and is_better else favourite, model, now)
+            elif favourite is not None:
+                if self._availability.next_alarm <= now:
+                    self._refresh(favourite, now)
+                if self._is_ready(favourite, model):
+                    member = favourite
+        if member is None or not stays:
+            first = self._first_ready(model, model_rests, tried)
+            if member is None or (first is not None and first.priority < member.priority):
+                member = first
         if member is None:
             if self._availability.next_alarm <= now:
                 return self.choose(model, tried, now, pinned, stays=stays)
@@ -118,7 +115,9 @@ class Rotation:
                 member = favourite
             else:
                 member = self._first_avoided(model, model_rests, tried)
-        return None if member is None else self._take(member, model, now)
+            if member is None:
+                return None
+        return self._take(member, model, now)
 
     def can_serve(self, name: str, model: str, now: float) -> bool:
         """Whether `choose` could choose this account."""
@@ -247,15 +246,19 @@ class Rotation:
     def _first_ready(
         self, model: str, model_rests: ModelRests | None, tried: Container[str]
     ) -> Member | None:
-        queue = self._queue_for(model, model_rests)
+        serving = self._allow_lists.serving(model)
+        owner: ServingLists | ModelRests = serving
+        if model_rests is not None and (model_rests.queue is not None or model_rests.size > _FEW):
+            owner = model_rests
+        if (queue := owner.queue) is None:
+            queue = self._build(owner, serving, model)
         passed_over: list[Entry] = []
-        own = model_rests is not None and queue is model_rests.queue
         while (member := queue.first()) is not None:
             if member.blocked or member.soft is not None:
                 queue.drop()
                 member.dropped_from[queue] = None
             elif model_rests is not None and model in member.model_rests:
-                if own:
+                if owner is model_rests:
                     queue.drop()
                 else:
                     passed_over.append(queue.skip())
@@ -301,7 +304,8 @@ class Rotation:
         return not member.blocked and (model_rests is None or member not in model_rests.hard)
 
     def _take(self, member: Member, model: str, now: float) -> Choice:
-        self._order.chosen(member)
+        if self._order.counts:
+            self._order.chosen(member)
         last = member.used if member.used > self._stamp else self._stamp
         member.used = self._stamp = now if now > last else nextafter(last, inf)
         member.in_flight += 1
@@ -318,23 +322,8 @@ class Rotation:
 
     # Queues
 
-    def _queue_for(self, model: str, model_rests: ModelRests | None) -> MemberQueue:
-        if model_rests is not None and model_rests.queue is not None:
-            self._queues.move_to_end(model)
-            return model_rests.queue
-        serving = self._allow_lists.serving(model)
-        if model_rests is not None and model_rests.size > _FEW:
-            queue = self._build(model, serving, model)
-            model_rests.queue = queue
-            return queue
-        found = self._queues.get(serving)
-        if found is None:
-            return self._build(serving, serving, None)
-        self._queues.move_to_end(serving)
-        return found[0]
-
     def _build(
-        self, key: ServingLists | str, serving: ServingLists, model: str | None
+        self, owner: ServingLists | ModelRests, serving: ServingLists, model: str
     ) -> MemberQueue:
         queue = MemberQueue(self._order.key)
         ready: list[Member] = []
@@ -343,18 +332,18 @@ class Rotation:
                 continue
             if member.blocked or member.soft is not None:
                 member.dropped_from[queue] = None
-            elif model is None or model not in member.model_rests:
+            elif owner is serving or model not in member.model_rests:
                 ready.append(member)
         queue.fill(ready)
-        self._queues[key] = queue, serving
+        owner.queue = queue
+        self._queues[owner] = queue, serving
         if len(self._queues) > _MOST_QUEUES:
             self._drop_queue(next(iter(self._queues)))
         return queue
 
-    def _drop_queue(self, key: ServingLists | str) -> None:
-        queue, _ = self._queues.pop(key)
-        if isinstance(key, str):
-            self._availability.by_model[key].queue = None
+    def _drop_queue(self, owner: ServingLists | ModelRests) -> None:
+        queue, _ = self._queues.pop(owner)
+        owner.queue = None
         for member in self.members.values():
             member.dropped_from.pop(queue, None)
 
@@ -440,7 +429,7 @@ class Rotation:
         self._order.joined(member)
         if not entry.size:
             if entry.queue is not None:
-                self._drop_queue(model)
+                self._drop_queue(entry)
             del self._availability.by_model[model]
         elif entry.queue is not None and member not in entry.queue.current:
             entry.queue.add(member)
