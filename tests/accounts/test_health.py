@@ -159,8 +159,8 @@ def silent_pool(clock: Clock, **upstream: object) -> AccountPool:
     for _ in range(40):
         with pool.lease(M) as lease:
             lease.began(0.4, stream=True)
-    assert lease.waits[True].limit == 5.0
-    assert lease.waits[False].limit == 0.0
+    assert lease.accounts.waits[True].limit == 5.0
+    assert lease.accounts.waits[False].limit == 0.0
     return pool
 
 

@@ -163,7 +163,7 @@ class World:
 
     def attempt(self, request: Request, target: Target, lease: Lease, patience: float) -> Doing:
         """One call. Raises `Failure` where the gateway would."""
-        name, limit = lease.account.name, lease.waits[True].limit
+        name, limit = lease.account.name, lease.accounts.waits[True].limit
         first_byte_s = target.upstream.timeouts.first_byte_s
         if target.upstream.name == "main" and self.down:
             self.dials += 1

@@ -9,9 +9,9 @@ import pytest
 
 from dragoman.accounts.decide.availability import OTHER_MODELS, TRIED
 from dragoman.accounts.decide.decisions import observe
-from dragoman.accounts.decide.members import BUSY, MemberSettings
+from dragoman.accounts.decide.members import BUSY, Choice, MemberSettings
 from dragoman.accounts.decide.ordering import ORDERS
-from dragoman.accounts.decide.rotation import Choice, Rotation
+from dragoman.accounts.decide.rotation import Rotation
 from dragoman.accounts.decide.states import Decision, Disabled, Enabled, Failed, Outcome, Succeeded
 from dragoman.failing import Verdict
 

@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from dragoman.accounts.decide import rotation as rotation_module
 from dragoman.accounts.decide.decisions import observe
-from dragoman.accounts.decide.members import MemberSettings
+from dragoman.accounts.decide.members import Choice, MemberSettings
 from dragoman.accounts.decide.ordering import ORDERS
-from dragoman.accounts.decide.rotation import Choice, Rotation
+from dragoman.accounts.decide.rotation import Rotation
 from dragoman.accounts.decide.states import (
     Decision,
     Disabled,

@@ -50,7 +50,6 @@ def test_what_is_known_of_an_account_that_stays() -> None:
     with former.lease(M, ("a", "c")) as lease:
         lease.failed(REFUSED)
     with former.lease(LeaseRequest("one", "m", b"conversation"), ("a", "b")) as lease:
-        lease.pinned = b"conversation"
         lease.succeeded(30.0)
     accounts = [account(name, balance=100.0) for name in "abcd"]
     pool = after(former, accounts, clock, queue_s=1.0)

@@ -73,51 +73,45 @@ class Avoidance:
     def _set_proxy_rest(self, name: str, rest: Rest | None, now: float) -> None:
         self._causes.set(name, _PROXY, rest, now)
 
-    def proxy_worked(self, lease: Lease, pool: UpstreamPool, now: float) -> None:
+    def proxy_worked(self, lease: Lease, now: float) -> None:
         """Record that the call of a lease was answered, through its proxy if it has one."""
-        if lease.proxy_index >= 0 and pool.proxies is not None:
-            pool.proxies.succeeded(lease.proxy_index, lease.taken)
+        proxies = lease.accounts.proxies
+        if lease.proxy_index >= 0 and proxies is not None:
+            proxies.succeeded(lease.proxy_index, lease.taken)
         elif lease.choice.member.avoidance is not None:
             url = lease.account.proxy
             if url is not None:
                 self._proxies.succeeded(url.reveal(), lease.taken, now)
 
-    def proxy_failed(self, lease: Lease, pool: UpstreamPool, now: float) -> None:
+    def proxy_failed(self, lease: Lease, now: float) -> None:
         """Record that the call of a lease could not connect through its proxy."""
         if lease.proxy is None:
             return
-        url = lease.proxy.reveal()
-        if lease.proxy_index >= 0 and pool.proxies is not None:
-            rest = pool.proxies.failed(lease.proxy_index, lease.taken, now, self._spread())
+        url, proxies = lease.proxy.reveal(), lease.accounts.proxies
+        if lease.proxy_index >= 0 and proxies is not None:
+            rest = proxies.failed(lease.proxy_index, lease.taken, now, self._spread())
         else:
             rest = self._proxies.failed(url, lease.taken, now, self._spread())
         if rest is not None:
             where = shown(url)
             _log.warning("proxy %s failed: avoided for %.1f s", where, rest.until - now)
 
-    def host_answered(self, lease: Lease, pool: UpstreamPool) -> None:
+    def host_answered(self, lease: Lease) -> None:
         """Record that the call of a lease got an answer, good or bad."""
-        self.hosts.answered(pool.host(lease.account, lease.proxy), lease.taken)
+        self.hosts.answered(lease.accounts.host(lease.account, lease.proxy), lease.taken)
 
     def unreached(
-        self,
-        lease: Lease,
-        pool: UpstreamPool,
-        now: float,
-        *,
-        failed: int,
-        timed_out: bool,
-        cause: str,
+        self, lease: Lease, now: float, *, failed: int, timed_out: bool, cause: str
     ) -> bool:
         """See `dragoman.accounts.lease.Lease.unreached`."""
-        host = pool.host(lease.account, lease.proxy)
+        host = lease.accounts.host(lease.account, lease.proxy)
         before = self.hosts.rest(host)
         rest = self.hosts.failed(host, lease.taken, now, self._spread())
         if rest is not None:
             why = f" ({cause.replace('_', ' ')})" if cause else ""
             _log.warning("%s cannot be reached%s: avoided for %.1f s", host, why, rest.until - now)
         was_known = before is not None and before.since <= lease.taken
-        one_way = pool.only_host is not None
+        one_way = lease.accounts.only_host is not None
         return dials_again(failed, timed_out=timed_out, was_known=was_known, one_way=one_way)
 
     # Silence
@@ -132,11 +126,12 @@ class Avoidance:
         if self.on_silence is not None:
             self.on_silence(name, rest, now)
 
-    def fell_silent(self, lease: Lease, pool: UpstreamPool, now: float, *, ended: bool) -> bool:
+    def fell_silent(self, lease: Lease, now: float, *, ended: bool) -> bool:
         """See `dragoman.accounts.lease.Lease.fell_silent`."""
-        name, moves = lease.account.name, pool.upstream.silent_calls == "move"
+        name, upstream = lease.account.name, lease.accounts.upstream
+        moves = upstream.silent_calls == "move"
         if not lease.choice.member.removed:
-            limit = 0.0 if moves or ended else pool.upstream.timeouts.first_byte_s
+            limit = 0.0 if moves or ended else upstream.timeouts.first_byte_s
             patience = limit - (now - lease.taken)
             before = self.silence(name)
             rest = rest_after_silence(before, lease.taken, now, self._spread(), patience)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.accounts.decide.rotation import Choice
+from dragoman.accounts.decide.members import Choice
 from dragoman.accounts.decide.states import Decision
 from dragoman.accounts.decide.symptoms import Symptom
-from dragoman.accounts.silence import UNKNOWN_LIMIT_S, UsualWait
+from dragoman.accounts.silence import UNKNOWN_LIMIT_S
 from dragoman.config import Account, Secret
+
+if TYPE_CHECKING:
+    from dragoman.accounts.pool import AccountPool
+    from dragoman.accounts.upstream_pool import UpstreamPool
 
 
 class LeaseRequest(Struct, frozen=True):
@@ -31,59 +35,25 @@ class LeaseRequest(Struct, frozen=True):
     proven: bool = False
 
 
-class Lender(Protocol):
-    """What lends accounts, and is called with the outcome of each lease."""
-
-    def lease_lost(self, lease: Lease) -> None:
-        """A lease is gone, and was not given back."""
-
-    def lease_ended(self, lease: Lease) -> None:
-        """A lease was given back."""
-
-    def lease_succeeded(self, lease: Lease, tokens: float) -> None:
-        """The upstream answered well."""
-
-    def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
-        """The upstream failed: what to do about it."""
-
-    def lease_began(self, lease: Lease, seconds: float, limit: float) -> None:
-        """A good answer began after so many seconds; more than `limit` (0: unknown) are far too
-        many."""
-
-    def lease_silent(self, lease: Lease, *, ended: bool) -> bool:
-        """The call has been silent for far too long. Whether it is to end, if it has not."""
-
-    def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool, cause: str) -> bool:
-        """The call did not get a connection. Whether the host is tried once more."""
-
-    def lease_proxy_failed(self, lease: Lease) -> None:
-        """A call did not get through its proxy."""
-
-    def pin(self, lease: Lease, digest: bytes) -> None:
-        """The account is remembered for a digest of the conversation."""
-
-
 class Lease(Struct, eq=False):
     """One account, lent to one request. A context manager: leaving it gives the account back.
 
-    `account` is the account, lent at the time `taken` for a request for `model` of the conversation
-    `pinned`, both as in `LeaseRequest`; `moved` says that the conversation was with another account
-    before, whose reasoning this one may not be able to use. `waits` are how long the upstream
-    commonly takes to begin whole answers, and streams; `has_slot` is whether it has a slot of the
-    account, which the owner lends. `proxy` is the URL of the proxy to call through, None for none,
-    and `proxy_index` its place in a rotating set, -1 if it is of none. `is_trial`: it shows whether
-    an upstream that refused all accounts still does. `answered` becomes true with the head of an
-    answer, `has_begun` with the beginning of a good one.
+    `account` is the account, one of `accounts`, lent at the time `taken` as `wanted`; `moved` says
+    that the conversation was with another account before, whose reasoning this one may not be able
+    to use. `has_slot` is whether it has a slot of the account, which the owner lends. `proxy` is
+    the URL of the proxy to call through, None for none, and `proxy_index` its place in a rotating
+    set, -1 if it is of none. `is_trial`: it shows whether an upstream that refused all accounts
+    still does. `answered` becomes true with the head of an answer, `has_begun` with the beginning
+    of a good one.
     """
 
-    _pool: Lender
+    _pool: AccountPool
+    accounts: UpstreamPool
     choice: Choice
     account: Account
-    model: str
-    pinned: bytes
+    wanted: LeaseRequest
     taken: float
     moved: bool
-    waits: tuple[UsualWait, UsualWait]
     has_slot: bool
     proxy: Secret | None
     proxy_index: int
@@ -130,7 +100,7 @@ class Lease(Struct, eq=False):
     def began(self, seconds: float, *, stream: bool) -> None:
         """A good answer, whole or a stream, began so many seconds after it was asked for."""
         self.has_begun = True
-        wait = self.waits[stream]
+        wait = self.accounts.waits[stream]
         if self.choice.member.avoidance is not None or self.is_trial:
             self._pool.lease_began(self, seconds, wait.limit)
         wait.heard(seconds)
@@ -138,7 +108,7 @@ class Lease(Struct, eq=False):
     def is_late(self, seconds: float, *, stream: bool) -> bool:
         """Whether an answer, whole or a stream, that has not begun after so many seconds is far too
         late."""
-        return seconds >= (self.waits[stream].limit or UNKNOWN_LIMIT_S)
+        return seconds >= (self.accounts.waits[stream].limit or UNKNOWN_LIMIT_S)
 
     def fell_silent(self, *, ended: bool = False) -> bool:
         """The call says nothing for far longer than is usual: the account is avoided for a while.

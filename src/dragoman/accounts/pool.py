@@ -22,9 +22,8 @@ from dragoman.accounts.decide.affinity import MOST_PINS
 from dragoman.accounts.decide.availability import OTHER_MODELS
 from dragoman.accounts.decide.decisions import CLOCK_SLACK_S, apply, classify, without_ahead
 from dragoman.accounts.decide.explain import change_of
-from dragoman.accounts.decide.members import BUSY
+from dragoman.accounts.decide.members import BUSY, Choice
 from dragoman.accounts.decide.refusals import ALL_REFUSED, counts
-from dragoman.accounts.decide.rotation import Choice
 from dragoman.accounts.decide.shortage import AllBusy, NoAccount
 from dragoman.accounts.decide.states import (
     AccountState,
@@ -62,8 +61,6 @@ dropped. So are pins, of which there are no more than are remembered for an upst
 
 _MOST_RECEIVED = 64
 """Accounts of which the headers of an answer are held unread."""
-
-_ACCEPTS_AGAIN = "upstream %s accepts accounts again"
 
 _AT_ONCE = 64
 """Accounts of which slots are asked for before others have their turn."""
@@ -115,29 +112,27 @@ class AccountPool(SuccessiveRoster):
             NoAccount: none is left.
         """
         lease = self.lend(wanted, tried)
-        if lease is None:
+        if not isinstance(lease, Lease):
             raise self._pools[wanted.upstream].shortage(wanted.model, tried, self._clock())
         return lease
 
-    def lend(self, wanted: LeaseRequest, tried: Collection[str] = ()) -> Lease | None:
-        """Lend an account that is not in `tried`; None if there is none now, or none before
-        `acquire` has asked for a slot of it."""
-        found = self._choose(self._pools[wanted.upstream], wanted, tried)
-        return None if isinstance(found, Lacking) else found
-
-    def _choose(
-        self, pool: UpstreamPool, wanted: LeaseRequest, tried: Collection[str], lent: str = ""
+    def lend(
+        self, wanted: LeaseRequest, tried: Collection[str] = (), lent: str = ""
     ) -> Lease | Lacking | None:
+        """Lend an account that is not in `tried`; None if there is none now, and `Lacking` if none
+        before `acquire` has asked for a slot of it. The account `lent`, of which a slot is free
+        here, comes first."""
         if self._lost:
             self._collect()
+        pool = self._pools[wanted.upstream]
         if pool.wait_queue.waiters:
             pool.wait_queue.catch_up()
         return pool.choose(wanted, tried, self._clock(), lent)
 
     def alternatives(self, lease: Lease) -> Alternatives:
         """Among how many accounts a lease was just chosen, and why others were left out."""
-        pool, member = self._pools[lease.account.upstream], lease.choice.member
-        counts = Counter(dict(pool.rotation.shortage(lease.model).reasons))
+        pool, member = lease.accounts, lease.choice.member
+        counts = Counter(dict(pool.rotation.shortage(lease.wanted.model).reasons))
         if member.busy:
             counts[BUSY] -= 1  # by this lease
         of_other_models = counts.pop(OTHER_MODELS, 0)
@@ -173,7 +168,7 @@ class AccountPool(SuccessiveRoster):
         """A lease, if need be with a slot that the owner is asked for."""
         lent = ""
         asked = 0
-        while isinstance(found := self._choose(pool, wanted, tried, lent), Lacking):
+        while isinstance(found := self.lend(wanted, tried, lent), Lacking):
             if lent:
                 # First: whoever is cancelled below keeps no slot.
                 pool.return_free(lent)
@@ -204,41 +199,31 @@ class AccountPool(SuccessiveRoster):
         self, pool: UpstreamPool, choice: Choice, wanted: LeaseRequest, now: float, moved: bool
     ) -> Lease:
         """The lease of an account that was chosen."""
-        name = choice.member.name
-        if choice.member.avoidance is not None:
+        member = choice.member
+        name = member.name
+        if member.avoidance is not None:
             self._avoidance.used_again(name, pool, now)
         self._in_flight[name] = self._in_flight.get(name, 0) + 1
         if self._kin:
             self._tell_kin(name)
-        self._batch.used[name] = choice.member.used
+        self._batch.used[name] = member.used
         account = self._accounts[name]
         proxy, index = account.proxy or pool.upstream.proxy, -1
-        if account.proxy is None and pool.proxies is not None:
+        if pool.proxies is not None and account.proxy is None:
             index = pool.proxies.choose(now)
             proxy = pool.upstream.proxies[index]
-        has_slot = pool.slots is not None and choice.member.settings.max_concurrent is not None
-        return Lease(
-            self,
-            choice,
-            account,
-            wanted.model,
-            wanted.pin,
-            now,
-            moved,
-            pool.waits,
-            has_slot,
-            proxy,
-            index,
-        )
+        has_slot = pool.slots is not None and member.settings.max_concurrent is not None
+        return Lease(self, pool, choice, account, wanted, now, moved, has_slot, proxy, index)
 
     # Outcomes of leases
 
     def lease_ended(self, lease: Lease) -> None:
         """A lease was given back."""
-        member, pool = lease.choice.member, self._pools[lease.account.upstream]
+        member, pool = lease.choice.member, lease.accounts
         self._one_less(member.name)
         pool.rotation.returned(lease.choice)
-        pool.returned(member, had_slot=lease.has_slot)
+        if lease.has_slot or pool.wait_queue.waiters:
+            pool.returned(member, had_slot=lease.has_slot)
         if self._kin:
             self._tell_kin(member.name)
 
@@ -254,32 +239,38 @@ class AccountPool(SuccessiveRoster):
 
     def lease_succeeded(self, lease: Lease, tokens: float) -> None:
         """The upstream answered the request of a lease well, and used `tokens`."""
-        now = self._clock()
-        member, pool = lease.choice.member, self._pools[lease.account.upstream]
-        name = member.name
-        if pool.refusals.succeeded(name, lease.taken):
-            _log.warning(_ACCEPTS_AGAIN, pool.upstream.name)
-        if member.state.exhausted is not None or member.state.cooling:
-            self._observe(name, Succeeded(), lease.model, now)
-        if lease.choice.trial is not None:
-            pool.rotation.end_trial(lease.choice)
+        choice, pool = lease.choice, lease.accounts
+        member = choice.member
+        if pool.refusals.noted:
+            self._accepted(lease)
+        state = member.state
+        if state.exhausted is not None or state.cooling:
+            self._observe(member.name, Succeeded(), lease.wanted.model, self._clock())
+        if choice.trial is not None:
+            pool.rotation.end_trial(choice)
             pool.offer(member)
         if lease.proxy_index >= 0 or member.avoidance is not None:
-            self._avoidance.proxy_worked(lease, pool, now)
-        if lease.pinned:
-            self._pin(pool, lease, lease.pinned, now)
+            self._avoidance.proxy_worked(lease, self._clock())
+        if lease.wanted.pin:
+            self.pin(lease, lease.wanted.pin)
         if tokens and member.balance is not None:
+            name = member.name
             if not member.removed:
                 pool.rotation.balance(name, member.balance - tokens)
             if self._successor is not None:
                 self._successor.spent_before(name, tokens)
             self._batch.spent[name] = self._batch.spent.get(name, 0.0) + tokens
 
+    def _accepted(self, lease: Lease) -> None:
+        """An upstream that had refused accounts answered the request of a lease well."""
+        if lease.accounts.refusals.succeeded(lease.account.name, lease.taken):
+            _log.warning("upstream %s accepts accounts again", lease.account.upstream)
+
     def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
         """The upstream failed to answer the request of a lease."""
-        pool = self._pools[lease.account.upstream]
+        pool = lease.accounts
         if symptom.status and self._avoidance.hosts.rests:
-            self._avoidance.host_answered(lease, pool)
+            self._avoidance.host_answered(lease)
         decision = classify(symptom, pool.rules.rules)
         key = lease.account.fingerprint
         if key != self._fingerprints.get(lease.account.name, key):
@@ -289,7 +280,7 @@ class AccountPool(SuccessiveRoster):
         if counts(decision) and pool.upstream.account_rules != "sop":
             decision = self._refused(pool, name, decision, lease.taken, now)
         outcome = Failed(decision, status=symptom.status, key=key, began=lease.taken)
-        self._observe(name, outcome, lease.model, now)
+        self._observe(name, outcome, lease.wanted.model, now)
         return decision
 
     def _refused(
@@ -333,36 +324,28 @@ class AccountPool(SuccessiveRoster):
     def lease_began(self, lease: Lease, seconds: float, limit: float) -> None:
         """A good answer began after so many seconds, of an account that is held to be avoided, or
         of a trial."""
-        pool = self._pools[lease.account.upstream]
-        if pool.refusals.succeeded(lease.account.name, lease.taken):
-            _log.warning(_ACCEPTS_AGAIN, pool.upstream.name)
+        self._accepted(lease)
         self._avoidance.began(lease, seconds, limit, self._clock())
 
     def lease_silent(self, lease: Lease, *, ended: bool) -> bool:
         """The call of a lease has been silent for far too long."""
-        pool = self._pools[lease.account.upstream]
-        return self._avoidance.fell_silent(lease, pool, self._clock(), ended=ended)
+        return self._avoidance.fell_silent(lease, self._clock(), ended=ended)
 
     def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool, cause: str) -> bool:
         """The call of a lease did not get a connection to its host."""
-        pool, now = self._pools[lease.account.upstream], self._clock()
         return self._avoidance.unreached(
-            lease, pool, now, failed=failed, timed_out=timed_out, cause=cause
+            lease, self._clock(), failed=failed, timed_out=timed_out, cause=cause
         )
 
     def lease_proxy_failed(self, lease: Lease) -> None:
         """The call of a lease did not get through its proxy."""
-        pool = self._pools[lease.account.upstream]
-        self._avoidance.proxy_failed(lease, pool, self._clock())
+        self._avoidance.proxy_failed(lease, self._clock())
 
     def pin(self, lease: Lease, digest: bytes) -> None:
         """A conversation is with the account of a lease."""
-        self._pin(self._pools[lease.account.upstream], lease, digest, self._clock())
-
-    def _pin(self, pool: UpstreamPool, lease: Lease, digest: bytes, now: float) -> None:
+        pool, name, now = lease.accounts, lease.account.name, self._clock()
         if pool.upstream.affinity == "off" or lease.choice.member.removed:
             return
-        name = lease.account.name
         if pool.affinity.pin(digest, name, now):
             pins = self._batch.pins
             pins[digest] = name, now
@@ -415,9 +398,9 @@ class AccountPool(SuccessiveRoster):
         """An answer to the request of a lease has these headers, which may tell of its quota."""
         lease.answered = True
         if self._avoidance.hosts.rests:
-            self._avoidance.host_answered(lease, self._pools[lease.account.upstream])
+            self._avoidance.host_answered(lease)
         received = self.quotas.received
-        received[lease.account.name] = lease.model, headers
+        received[lease.account.name] = lease.wanted.model, headers
         if len(received) > _MOST_RECEIVED:
             self.settle_quotas()
 

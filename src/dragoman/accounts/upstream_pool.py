@@ -12,12 +12,12 @@ from msgspec import Struct
 from dragoman.accounts.decide.affinity import Affinity
 from dragoman.accounts.decide.availability import Shortage
 from dragoman.accounts.decide.hosts import Host
-from dragoman.accounts.decide.members import Member
+from dragoman.accounts.decide.members import Choice, Member
 from dragoman.accounts.decide.ordering import ORDERS
 from dragoman.accounts.decide.probing import ProbeSchedule
 from dragoman.accounts.decide.proxies import ProxySet
 from dragoman.accounts.decide.refusals import Refusals
-from dragoman.accounts.decide.rotation import Choice, Rotation
+from dragoman.accounts.decide.rotation import Rotation
 from dragoman.accounts.decide.rules import table
 from dragoman.accounts.decide.shortage import AllBusy, NoAccount, no_account
 from dragoman.accounts.lease import Lease, LeaseRequest

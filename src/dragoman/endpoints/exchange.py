@@ -377,7 +377,7 @@ class EndpointExchange:
             if call.row.repeat != "any_failure":
                 request = replace(request, once=True)
             record.bytes_up, record.bytes_down = len(request.body), 0
-            limit = lease.waits[call.stream].limit
+            limit = lease.accounts.waits[call.stream].limit
             answer = await self.upstreams.client.send(request, limit, lease.fell_silent, call)
             self.upstreams.pool.heard(lease, answer.headers)
             if answer.is_good:

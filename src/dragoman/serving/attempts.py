@@ -173,7 +173,7 @@ class Attempts:
             self.give_up(OUT_OF_TIME)
             return None
         lease = None if self._unreached else self._pool.lend(self._wanted, self._tried)
-        if lease is None:
+        if not isinstance(lease, Lease):
             try:
                 lease = await self._queue()
             except NoAccount as shortage:
@@ -386,7 +386,7 @@ def note_failure(
     attempt = FailedAttempt(
         upstream=lease.account.upstream,
         account=lease.account.name,
-        model=lease.model[:_LONGEST_MODEL],
+        model=lease.wanted.model[:_LONGEST_MODEL],
         kind=kind,
         status=status,
         at=round(now, 3),

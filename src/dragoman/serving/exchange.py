@@ -416,7 +416,7 @@ class Exchange:
         attempts = lease = None
         if not (following or plan.is_bounded or context.attempts is not None or context.only):
             lease = pool.lend(context.wanted)
-        if lease is not None:
+        if isinstance(lease, Lease):
             record.account, record.attempts, record.moved = lease.account.name, 1, lease.moved
             if self.recording.explains:
                 record.alternatives = pool.alternatives(lease)
@@ -667,7 +667,7 @@ def _send(
     call.mask = builder.mask
     return client.send(
         request,
-        lease.waits[call.streams].limit,
+        lease.accounts.waits[call.streams].limit,
         lease.fell_silent,
         context,
     )

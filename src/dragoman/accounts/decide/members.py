@@ -26,6 +26,15 @@ class MemberSettings(Struct, frozen=True):
     balance: float | None = None
 
 
+class Choice(Struct, frozen=True):
+    """The account chosen. `trial` is the model (empty: every model) for which the request is to
+    show whether the account can be used again, None if it need not.
+    """
+
+    member: Member
+    trial: str | None = None
+
+
 class Member:
     """One account of a rotation. Changed by the rotation alone.
 
@@ -38,9 +47,10 @@ class Member:
     used, 0 where nothing is known; `passed` is its pass in an order by weight. `in_flight` are the
     requests of this worker, `in_flight_elsewhere` those of the others. `trials` are the models
     (empty: all) for which a request in flight is to show whether it can be used again, with that
-    choice; `background` are requests of other workers that are no trial. `avoidance` is a rest that
-    is not its own fault, such as its proxy's. `dropped_from` are the queues that it was dropped
-    from because it was blocked or avoided; `removed` is whether it was withdrawn."""
+    choice; `choice` is that of all other requests. `background` are requests of other workers that
+    are no trial. `avoidance` is a rest that is not its own fault, such as its proxy's.
+    `dropped_from` are the queues that it was dropped from because it was blocked or avoided;
+    `removed` is whether it was withdrawn."""
 
     __slots__ = (
         "allow_list",
@@ -49,6 +59,7 @@ class Member:
         "balance",
         "blocked",
         "busy",
+        "choice",
         "dropped_from",
         "in_flight",
         "in_flight_elsewhere",
@@ -85,7 +96,8 @@ class Member:
         self.soft: Rest | None = None
         self.avoidance: Rest | None = None
         self.model_rests: dict[str, Rest] = {}
-        self.trials: dict[str, object] = {}
+        self.choice = Choice(self)
+        self.trials: dict[str, Choice] = {}
         self.in_flight = 0
         self.in_flight_elsewhere = 0
         self.background = 0

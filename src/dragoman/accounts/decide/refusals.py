@@ -32,9 +32,9 @@ _TRIAL_S = 10.0
 class Refusals:
     """The accounts of an upstream that were refused since its last good answer, with the reason
     `why`, and the `rest` of the upstream, None if it has none. `for_quota`: they were refused for
-    want of quota."""
+    want of quota. `noted`: there is something that a good answer may change."""
 
-    __slots__ = ("_refused", "_suspects", "_tried", "for_quota", "rest", "why")
+    __slots__ = ("_refused", "_suspects", "_tried", "for_quota", "noted", "rest", "why")
 
     def __init__(self) -> None:
         self._refused: dict[str, float] = {}
@@ -43,7 +43,7 @@ class Refusals:
         no sign that the upstream fails again."""
         self._tried: set[str] = set()
         self.why = ""
-        self.for_quota = False
+        self.for_quota = self.noted = False
         self.rest: Rest | None = None
 
     def refused(self, name: str, decision: Decision, now: float) -> list[str]:
@@ -55,6 +55,7 @@ class Refusals:
             recent = {}
         self.why, self.for_quota = decision.why, decision.verdict is Verdict.EXHAUST
         self._refused = {**recent, name: now}
+        self.noted = True
         if len(self._refused) < _ACCOUNTS or self._suspects.issuperset(self._refused):
             return []
         return list(self._refused)
@@ -68,6 +69,7 @@ class Refusals:
             return False
         self._refused.clear()
         self.rest = None
+        self.noted = bool(self._suspects)
         return rest is not None
 
     def begin_rest(self, now: float, spread: float) -> Rest:

@@ -14,12 +14,10 @@ from collections.abc import Collection, Container, Iterable
 from itertools import islice
 from math import inf, nextafter
 
-from msgspec import Struct
-
 from dragoman.accounts.decide.allow_lists import AllowLists, ServingLists
 from dragoman.accounts.decide.availability import Availability, ModelRests, Shortage
 from dragoman.accounts.decide.decisions import on_trial
-from dragoman.accounts.decide.members import Entry, Member, MemberQueue, MemberSettings
+from dragoman.accounts.decide.members import Choice, Entry, Member, MemberQueue, MemberSettings
 from dragoman.accounts.decide.ordering import LeastRecentlyUsed, Order
 from dragoman.accounts.decide.states import AccountState, Rest
 
@@ -32,15 +30,6 @@ _AT_ONCE = 1024
 same moment, as quotas do at midnight, the next choices share the work."""
 _CLOCK_SLACK = 60.0
 """Seconds by which the clock may be set back without everything being looked at again."""
-
-
-class Choice(Struct, frozen=True, gc=False):
-    """The account chosen. `trial` is the model (empty: every model) for which the request is to
-    show whether the account can be used again, None if it need not.
-    """
-
-    member: Member
-    trial: str | None = None
 
 
 class Rotation:
@@ -318,7 +307,7 @@ class Rotation:
                     return choice
         if member.settings.max_concurrent is not None:
             self._recount(member)
-        return Choice(member)
+        return member.choice
 
     # Queues
 
