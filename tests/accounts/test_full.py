@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from dragoman.accounts.lease import Lease
 from dragoman.accounts.pool import AllBusy
 from dragoman.accounts.store import Changes
+from dragoman.accounts.upstream_pool import Lease
 from tests.accounts.machine import Machine
 from tests.accounts.pools import M, pool_of, settle
 

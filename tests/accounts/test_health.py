@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from dragoman.accounts.decide.hosts import Host, Hosts, dials_again
 from dragoman.accounts.decide.states import Rest
 from dragoman.accounts.decide.symptoms import Symptom
-from dragoman.accounts.lease import Lease
 from dragoman.accounts.pool import AccountPool, LeaseRequest
 from dragoman.accounts.silence import (
     UsualWait,
@@ -17,6 +16,7 @@ from dragoman.accounts.silence import (
     rest_after_silence,
     trial,
 )
+from dragoman.accounts.upstream_pool import Lease
 from dragoman.config import Account, Config, Secret, Upstream
 from tests.accounts.pools import ONE, Clock, M, name_of, pool_of
 

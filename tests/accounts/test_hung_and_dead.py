@@ -18,8 +18,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.decide.symptoms import UNREACHABLE, Symptom
-from dragoman.accounts.lease import Lease
 from dragoman.accounts.pool import AccountPool
+from dragoman.accounts.upstream_pool import Lease
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Account, Config, Route, Upstream
 from dragoman.config.settings import Fallback

@@ -15,9 +15,9 @@ from dragoman.accounts.decide.states import (
     Transition,
 )
 from dragoman.accounts.decide.symptoms import Symptom
-from dragoman.accounts.lease import Lease
 from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
 from dragoman.accounts.store import Changes
+from dragoman.accounts.upstream_pool import Lease
 from dragoman.config import Account, Config
 from tests.accounts.pools import (
     ONE,

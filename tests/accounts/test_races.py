@@ -17,10 +17,10 @@ from msgspec import Struct
 from dragoman.accounts.decide.decisions import active_rest
 from dragoman.accounts.decide.states import AccountState, Decision, Failed, Transition
 from dragoman.accounts.decide.symptoms import Symptom
-from dragoman.accounts.lease import Lease
 from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
 from dragoman.accounts.store import REMOVED_KEPT_S
 from dragoman.accounts.sync import AccountSync
+from dragoman.accounts.upstream_pool import Lease
 from dragoman.config import Config, Secret, Upstream
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Rule, Verdict

@@ -160,7 +160,7 @@ def test_clients_that_leave_a_hung_account_tell_of_it(
 ) -> None:
     """The account is avoided, and the attempt counts as failed: in the log and the metrics. Of
     clients that lose their patience soon nothing follows."""
-    monkeypatch.setattr("dragoman.accounts.lease.UNKNOWN_LIMIT_S", 0.3)
+    monkeypatch.setattr("dragoman.accounts.upstream_pool.UNKNOWN_LIMIT_S", 0.3)
     caplog.set_level("INFO", "dragoman.requests")
     upstream.behaviours[HUNG[0]] = never
     gateway = over(HUNG[0], GOOD, timeouts=Timeouts())

@@ -12,9 +12,8 @@ from dragoman.accounts.decide.avoidance_causes import AvoidanceCauses
 from dragoman.accounts.decide.hosts import Hosts, dials_again
 from dragoman.accounts.decide.proxies import shown
 from dragoman.accounts.decide.states import Rest
-from dragoman.accounts.lease import Lease
 from dragoman.accounts.silence import after_late_answer, rest_after_silence, trial
-from dragoman.accounts.upstream_pool import UpstreamPool
+from dragoman.accounts.upstream_pool import Lease, UpstreamPool
 from dragoman.config import Account
 
 _log = logging.getLogger("dragoman.accounts")
@@ -103,7 +102,7 @@ class Avoidance:
     def unreached(
         self, lease: Lease, now: float, *, failed: int, timed_out: bool, cause: str
     ) -> bool:
-        """See `dragoman.accounts.lease.Lease.unreached`."""
+        """See `Lease.unreached`."""
         host = lease.accounts.host(lease.account, lease.proxy)
         before = self.hosts.rest(host)
         rest = self.hosts.failed(host, lease.taken, now, self._spread())
@@ -127,7 +126,7 @@ class Avoidance:
             self.on_silence(name, rest, now)
 
     def fell_silent(self, lease: Lease, now: float, *, ended: bool) -> bool:
-        """See `dragoman.accounts.lease.Lease.fell_silent`."""
+        """See `Lease.fell_silent`."""
         name, upstream = lease.account.name, lease.accounts.upstream
         moves = upstream.silent_calls == "move"
         if not lease.choice.member.removed:

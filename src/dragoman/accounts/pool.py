@@ -35,12 +35,12 @@ from dragoman.accounts.decide.states import (
     Transition,
 )
 from dragoman.accounts.decide.symptoms import Symptom
-from dragoman.accounts.lease import Lease, LeaseRequest
 from dragoman.accounts.roster import account_tag
 from dragoman.accounts.slots import Slots
 from dragoman.accounts.store import Batch, Changes
 from dragoman.accounts.succession import SuccessiveRoster
-from dragoman.accounts.upstream_pool import Lacking, UpstreamPool
+from dragoman.accounts.upstream_pool import Lacking, Lease, UpstreamPool
+from dragoman.accounts.wait_queue import LeaseRequest
 from dragoman.config import Account, Config
 from dragoman.failing import Verdict
 

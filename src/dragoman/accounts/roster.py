@@ -14,8 +14,8 @@ from dragoman.accounts.decide.members import Member, MemberSettings
 from dragoman.accounts.decide.quota import Quotas
 from dragoman.accounts.decide.rules import RuleSet
 from dragoman.accounts.decide.states import AccountState, Rest
-from dragoman.accounts.lease import LeaseRequest
 from dragoman.accounts.upstream_pool import LeaseMaker, UpstreamPool
+from dragoman.accounts.wait_queue import LeaseRequest
 from dragoman.config import Account, Upstream
 
 _log = logging.getLogger("dragoman.accounts")

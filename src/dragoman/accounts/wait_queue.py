@@ -6,9 +6,26 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Generic, Protocol, TypeVar
 
-from dragoman.accounts.lease import LeaseRequest
+from msgspec import Struct
 
 _TIMER_SLACK_S = 0.001
+
+
+class LeaseRequest(Struct, frozen=True):
+    """What a request needs an account for.
+
+    `model` is the upstream's name of the model, empty for any; `pin` the digest of the
+    conversation's key, empty for none; `account` the name of the account that is known to hold the
+    conversation's reasoning, which goes before the one that is remembered for `pin`. `proven` says
+    that accounts that were avoided and have not answered since are asked last: the request has
+    waited long enough for one that hung.
+    """
+
+    upstream: str
+    model: str = ""
+    pin: bytes = b""
+    account: str = ""
+    proven: bool = False
 
 
 class Returnable(Protocol):
