@@ -26,7 +26,6 @@ from dragoman.canonical.events import (
     Sealed,
 )
 from dragoman.canonical.finish import NO_SUMMARY, Finish, FinishReason
-from dragoman.canonical.requests import Turn
 from dragoman.jsontext import decode
 from dragoman.protocols.base import AnswerWriter, Reply, to_json
 from dragoman.protocols.fields import JsonObject
@@ -48,8 +47,8 @@ ASK: Final = (
 _INTRODUCTION: Final = "A summary of the conversation so far, whose messages are not repeated here:"
 
 
-def read_compaction(item: JsonObject, path: str, sealer: Sealer) -> Turn:
-    """The turn for a compaction in the gateway's envelope.
+def read_compaction(item: JsonObject, path: str, sealer: Sealer) -> Text:
+    """The text for a compaction in the gateway's envelope.
 
     Raises:
         InvalidRequest: it is no intact envelope.
@@ -58,8 +57,7 @@ def read_compaction(item: JsonObject, path: str, sealer: Sealer) -> Turn:
     if opened is None or not opened.parts:
         problem = "is not an intact compaction of this gateway"
         raise InvalidRequest.at(f"{path}.encrypted_content", problem)
-    text = Text(text=f"{_INTRODUCTION}\n\n{opened.text}", path=path)
-    return Turn(role="user", blocks=(text,), path=path)
+    return Text(text=f"{_INTRODUCTION}\n\n{opened.text}", path=path)
 
 
 def compacting(members: Mapping[str, Raw]) -> JsonObject:

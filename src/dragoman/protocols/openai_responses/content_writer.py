@@ -40,44 +40,47 @@ class PartWriter(Struct, eq=False):
     _outbound: Outbound
     _marked: list[tuple[JsonObject, Block, CacheMark]] = []
 
-    def write_all(self, blocks: Iterable[Block]) -> list[JsonObject]:
-        """The parts of several blocks."""
-        return [part for block in blocks for part in self.write(block)]
-
-    def write(self, block: Block) -> list[JsonObject]:
-        """The parts of one block, with its cache mark on the last of them."""
-        match block:
-            case Text():
+    def of(self, blocks: Iterable[Block]) -> list[JsonObject]:
+        """The parts of blocks, with the cache mark of each on the last of its parts."""
+        parts: list[JsonObject] = []
+        for block in blocks:
+            if type(block) is Text:
                 if block.annotations:
                     self._lose(block, LossKind.KNOB, "input text takes no citations")
-                parts = [_text(block.text)]
+                made = [{"type": "input_text", "text": block.text}]
+            else:
+                made = self._others(block)
+            if made and self._outbound.unknown:
+                made[0] = self._outbound.with_unknown(made[0], block.path)
+            if block.cache is not None:
+                self.mark(block, made)
+            parts += made
+        return parts
+
+    def _others(self, block: Block) -> list[JsonObject]:
+        """The parts of a block that is no text."""
+        match block:
             case Image():
-                parts = self._image(block)
+                return self._image(block)
             case Document():
-                parts = self._document(block)
+                return self._document(block)
             case Refusal():
                 self._lose(block, LossKind.CONVERTED, "a refusal of this side is plain text")
-                parts = [_text(block.text)]
+                return [_text(block.text)]
             case SearchResult():
                 self._lose(block, LossKind.CONVERTED, "a search result is given as text")
                 self._report_citations(block)
-                parts = [_text(_search_text(block))]
+                return [_text(_search_text(block))]
             case ToolReference():
                 self._lose(block, LossKind.CONVERTED, "a found tool is named in text")
                 name = self._outbound.names.outward(block.name, block.namespace)
-                parts = [_text(f"Tool found: {name}")]
+                return [_text(f"Tool found: {name}")]
             case Foreign():
                 self._lose(block, block.loss, "only its own service can express it")
-                parts = []
             case _:
                 detail = f"{type(block).__name__.lower()} has no place in an input message"
                 self._lose(block, LossKind.CONTENT, detail)
-                parts = []
-        if parts and self._outbound.unknown:
-            parts[0] = self._outbound.with_unknown(parts[0], block.path)
-        if block.cache is not None:
-            self.mark(block, parts)
-        return parts
+        return []
 
     def mark(self, block: Block, parts: list[JsonObject]) -> None:
         """Put the block's cache mark on the last of its parts."""
@@ -163,7 +166,7 @@ class PartWriter(Struct, eq=False):
                 self._lose(block, LossKind.CONVERTED, "a document of parts is given as parts")
                 if block.title:
                     parts.append(_text(_header(block).strip()))
-                parts += self.write_all(blocks)
+                parts += self.of(blocks)
         return parts
 
 

@@ -6,13 +6,15 @@ their order, neighbouring tool outputs one user turn; every other message is a t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, Final, Literal, TypeAlias
 
-from msgspec import Struct, structs
-from msgspec.structs import replace
+from msgspec import Raw, Struct
+from msgspec.structs import astuple, fields, replace
 
 from dragoman import jsontext
+from dragoman.canonical import requests
 from dragoman.canonical.blocks import (
     Block,
     Foreign,
@@ -52,197 +54,169 @@ from dragoman.protocols.reading import (
     lost_in,
     needed,
     report_lost,
-    taker,
     text,
 )
 from dragoman.protocols.unknown_text import UNKNOWN_TYPE, text_in
 
-Side: TypeAlias = Literal["assistant", "user"]
+Role: TypeAlias = Literal["assistant", "user", "system", "developer", "tool"]
+"""Whose an item is; what answers a call is the `tool`'s, in a turn of the user."""
+_Read: TypeAlias = tuple[Role, Sequence[Block]] | None
+"""The blocks of an item; None for one that is no part of the conversation."""
 _USERS: Final = ("user", "system", "developer")
+_SIDES: Final[dict[Role, requests.Role]] = {
+    "assistant": "assistant",
+    "tool": "user",
+    "user": "user",
+    "system": "system",
+    "developer": "developer",
+}
+"""The roles of the turns they are in."""
 
 
 class ItemReader(Struct, eq=False):
-    """The reader of items, one by one. `finish` returns the turns; `tools` and `updates` are the
-    tools and settings in the items (`configuration_update` items, with their paths); `compacts` is
-    whether one asks for a compaction."""
+    """The reader of the items of a request. `tools` and `updates` are the tools and settings in the
+    items (`configuration_update` items, with their paths); `compacts` is whether the last one asks
+    for a compaction."""
 
     _sealer: Sealer
     _extras: list[Extra]
-    _turns: list[Turn] = []
-    _side: Side | None = None
-    _blocks: list[Block] = []
-    _path: str = ""
-    _trigger: Foreign | None = None
-    """A request for a compaction, if the latest item is one."""
+    _last: str = ""
+    """The path of the last item."""
     compacts: bool = False
     tools: list[Tool] = []
     updates: list[tuple[str, shapes.Item]] = []
 
-    def read(self, item: shapes.Item, path: str) -> None:
-        """Take the next item.
+    def read(self, items: Sequence[Any]) -> tuple[Turn, ...]:
+        """The turns of all items, which are decoded here where they are not.
 
         Raises:
             InvalidRequest: at the field at fault.
         """
-        if self._trigger is not None:
-            detail = "a compaction is asked for by the last item only"
-            self._extras.append(Extra(self._trigger.path, TRIGGER, LossKind.KNOB, detail))
-            self._trigger = None
-        kind = item.type
-        if kind is None:
-            # Both forms may leave their type out: easy messages and references.
-            kind = "item_reference" if item.role is None else "message"
-            if item.role is None and item.id is None:
-                raise InvalidRequest.at(f"{path}.type", "is required")
-        known = _KINDS.get(kind)
-        if item.carried is not None:
-            self._carry(kind, item.carried, path)
-            return
-        if known is None or kind in shapes.SEARCH_TYPES:
-            value = _whole(item)
-            if known is None or not shapes.is_clients_search(value):
-                self._carry(kind, value, path)
-                return
-        known.read(self, item, path)
-        unread = known.unread(structs.astuple(item))
-        if unread != known.absent:
-            self._report(unread, known, path)
+        self._last = f"input[{len(items) - 1}]"
+        turns: list[Turn] = []
+        side: Role = "user"
+        blocks: list[Block] = []
+        begun = ""
+        for position, item in enumerate(items):
+            path = f"input[{position}]"
+            if type(item) is Raw:
+                item = _item.read(item, self._extras, path)
+            kind = _KINDS.get(item.type) or _kind_of(item, path)
+            read = kind.read(self, item, path)
+            if kind.unread(astuple(item)) != kind.absent:
+                self._report(item, kind, path)
+            if read is None:
+                continue
+            role, found = read
+            if role == side and role not in _USERS:
+                blocks += found
+                continue
+            if blocks:
+                turns.append(Turn(role=_SIDES[side], blocks=tuple(blocks), path=begun))
+            side, blocks, begun = role, [*found], path
+        if blocks:
+            turns.append(Turn(role=_SIDES[side], blocks=tuple(blocks), path=begun))
+        return tuple(turns)
 
-    def _report(self, unread: tuple[Any, ...], kind: _Kind, path: str) -> None:
+    def _report(self, item: shapes.Item, kind: _Kind, path: str) -> None:
         """Account for the members of an item that its reader does not read."""
-        for value, (name, lost) in zip(unread, kind.lost, strict=True):
-            if value is not None and not is_neutral(value, lost.neutral):
-                where = f"{path}.{name}"
-                self._extras.append(Extra(where, value, lost.kind, lost.detail, lost.code))
+        for value, (name, lost) in zip(astuple(item), _MEMBERS, strict=True):
+            if value is None or name in kind.members or is_neutral(value, lost.neutral):
+                continue
+            self._extras.append(Extra(f"{path}.{name}", value, lost.kind, lost.detail, lost.code))
 
-    def _carry(self, kind: str, value: JsonObject, path: str) -> None:
-        """Take an item that is not read by its members."""
+    def _carried(self, item: shapes.Item, path: str) -> _Read:
+        """An item that is not read by its members."""
+        kind, value = str(item.type), item.carried or _whole(item)
         if kind == "shell_call_output":
             output = _shell_output.convert(value, path, self._extras)
-            self._add("user", read_shell_output(output, path))
             report_lost(output, path, self._extras)
-            return
+            return "tool", (read_shell_output(output, path),)
         check_depth(value, path)
         if kind == COMPACTION and str(value.get("encrypted_content")).startswith(PREFIX):
-            self._flush()
-            self._turns.append(read_compaction(value, path, self._sealer))
-            return
+            return "user", (read_compaction(value, path, self._sealer),)
         if kind == TRIGGER:
-            for name in value.keys() - {"type"}:
-                self._extras.append(Extra(f"{path}.{name}", value[name], LossKind.KNOB))
-            self._trigger = Foreign(origin=wire.NAME, type=kind, raw=value, text=ASK, path=path)
-            return
+            return self._trigger(value, path)
         if kind in wire.FOREIGN_ASSISTANT_ITEMS or kind in wire.FOREIGN_USER_ITEMS:
-            side: Side = "assistant" if kind in wire.FOREIGN_ASSISTANT_ITEMS else "user"
             means = (read_web_search(value),) if kind == WEB_SEARCH else None
-            block = Foreign(origin=wire.NAME, type=kind, raw=value, means=means, path=path)
-        else:
-            # A conversation has the items that the vendor adds for ever, so they never refuse a
-            # request: other upstreams are given the text in them.
-            self._extras.append(Extra(path, value, LossKind.KNOB, UNKNOWN_TYPE))
-            is_users = value.get("role") in _USERS or kind.endswith(("_output", "_result"))
-            side = "user" if is_users else "assistant"
-            block = Foreign(
-                origin=wire.NAME,
-                type=kind[:64],
-                raw=value,
-                loss=LossKind.KNOB,
-                text=text_in(value),
-                path=path,
-            )
-        self._add(side, block)
+            known = Foreign(origin=wire.NAME, type=kind, raw=value, means=means, path=path)
+            return "assistant" if kind in wire.FOREIGN_ASSISTANT_ITEMS else "tool", (known,)
+        # A conversation has the items that the vendor adds for ever, so they never refuse a
+        # request: other upstreams are given the text in them.
+        self._extras.append(Extra(path, value, LossKind.KNOB, UNKNOWN_TYPE))
+        is_users = value.get("role") in _USERS or kind.endswith(("_output", "_result"))
+        loss, said = LossKind.KNOB, text_in(value)
+        block = Foreign(
+            origin=wire.NAME, type=kind[:64], raw=value, loss=loss, text=said, path=path
+        )
+        return "tool" if is_users else "assistant", (block,)
 
-    def finish(self) -> tuple[Turn, ...]:
-        """The turns of all items."""
-        if self._trigger is not None:
-            self.compacts = True
-            self._add("user", self._trigger)
-        self._flush()
-        return tuple(self._turns)
+    def _trigger(self, value: JsonObject, path: str) -> _Read:
+        """The request for a compaction."""
+        for name in value.keys() - {"type"}:
+            self._extras.append(Extra(f"{path}.{name}", value[name], LossKind.KNOB))
+        if path != self._last:
+            detail = "a compaction is asked for by the last item only"
+            self._extras.append(Extra(path, TRIGGER, LossKind.KNOB, detail))
+            return None
+        self.compacts = True
+        return "tool", (Foreign(origin=wire.NAME, type=TRIGGER, raw=value, text=ASK, path=path),)
 
-    def _add(self, side: Side, block: Block) -> None:
-        if side != self._side:
-            self._begin(side, block.path)
-        self._blocks.append(block)
-
-    def _begin(self, side: Side, path: str) -> None:
-        self._flush()
-        self._side = side
-        self._path = path
-
-    def _flush(self) -> None:
-        if self._side is not None and self._blocks:
-            turn = Turn(role=self._side, blocks=tuple(self._blocks), path=self._path)
-            self._turns.append(turn)
-        self._side = None
-        self._blocks = []
-
-    def _message(self, item: shapes.Item, path: str) -> None:
+    def _message(self, item: shapes.Item, path: str) -> _Read:
         role, content, phase = item.role, item.content, item.phase
         if content is None:
             raise InvalidRequest.at(f"{path}.content", "is required")
-        assistant_phase = phase if role == "assistant" else None
-        blocks = read_content(content, f"{path}.content", self._extras, assistant_phase)
-        if phase is not None and not (
-            assistant_phase and any(isinstance(block, Text) for block in blocks)
-        ):
+        own = phase if role == "assistant" else None
+        blocks = read_content(content, f"{path}.content", self._extras, own)
+        if phase is not None and not (own and any(isinstance(block, Text) for block in blocks)):
             detail = (
-                "only text has a phase"
-                if assistant_phase
-                else "only the model's own messages have a phase"
+                "only text has a phase" if own else "only the model's own messages have a phase"
             )
             self._extras.append(Extra(f"{path}.phase", phase, LossKind.KNOB, detail))
-        if role == "assistant":
-            if self._side != "assistant":
-                self._begin("assistant", path)
-            self._blocks += blocks
-            return
-        self._flush()
         if role is None:
             raise InvalidRequest.at(f"{path}.role", "is required")
-        if blocks:
-            self._turns.append(Turn(role=role, blocks=blocks, path=path))
+        return role, blocks
 
-    def _call(self, item: shapes.Item, path: str) -> None:
+    def _call(self, item: shapes.Item, path: str) -> _Read:
         custom = item.type == "custom_tool_call"
         given, member = (item.input, "input") if custom else (item.arguments, "arguments")
         call = ToolCall(
-            id=needed(item.call_id, path, "call_id"),
-            name=needed(item.name, path, "name"),
-            arguments=text(given, path, member),
+            id=item.call_id or needed(item.call_id, path, "call_id"),
+            name=item.name or needed(item.name, path, "name"),
+            arguments=given if type(given) is str else text(given, path, member),
             custom=custom,
             namespace=item.namespace,
             path=path,
         )
-        self._add("assistant", call)
+        return "assistant", (call,)
 
-    def _search_call(self, item: shapes.Item, path: str) -> None:
-        self._add("assistant", read_search_call(item, path))
+    def _search_call(self, item: shapes.Item, path: str) -> _Read:
+        return "assistant", (read_search_call(item, path),)
 
-    def _machine_call(self, item: shapes.Item, path: str) -> None:
-        self._add("assistant", read_machine_call(item, path))
+    def _machine_call(self, item: shapes.Item, path: str) -> _Read:
+        return "assistant", (read_machine_call(item, path),)
 
-    def _output(self, item: shapes.Item, path: str) -> None:
-        call_id, output = needed(item.call_id, path, "call_id"), item.output
+    def _output(self, item: shapes.Item, path: str) -> _Read:
+        call_id, output = item.call_id or needed(item.call_id, path, "call_id"), item.output
         if output is None:
             raise InvalidRequest.at(f"{path}.output", "is required")
         content = read_content(output, f"{path}.output", self._extras) if output != "" else ()
         custom = item.type == "custom_tool_call_output"
-        self._add("user", ToolResult(call_id=call_id, content=content, custom=custom, path=path))
+        return "tool", (ToolResult(call_id=call_id, content=content, custom=custom, path=path),)
 
-    def _machine_output(self, item: shapes.Item, path: str) -> None:
-        self._add("user", read_machine_output(item, path))
+    def _machine_output(self, item: shapes.Item, path: str) -> _Read:
+        return "tool", (read_machine_output(item, path),)
 
-    def _search_output(self, item: shapes.Item, path: str) -> None:
+    def _search_output(self, item: shapes.Item, path: str) -> _Read:
         found = read_tools(item.tools, f"{path}.tools", self._extras)
         self._offer(found)
-        self._add("user", search_result(item.call_id or "", found, path))
+        return "tool", (search_result(item.call_id or "", found, path),)
 
     def _offer(self, tools: Iterable[Tool]) -> None:
         """Add tools declared in items, without duplicates."""
         self.tools += (tool for tool in tools if not any(_same(tool, one) for one in self.tools))
 
-    def _reasoning(self, item: shapes.Item, path: str) -> None:
+    def _reasoning(self, item: shapes.Item, path: str) -> _Read:
         summary = tuple([part.text for part in item.summary or ()])
         content = _thoughts(item.content, f"{path}.content")
         if summary and content:
@@ -257,7 +231,7 @@ class ItemReader(Struct, eq=False):
             if type(item.id) not in (str, type(None)):
                 raise InvalidRequest.at(f"{path}.id", "must be a string")
             block = self._with_state(block, item.encrypted_content, item.id)
-        self._add("assistant", block)
+        return "assistant", (block,)
 
     def _with_state(self, block: Reasoning, encrypted: str, item_id: str | None) -> Reasoning:
         if not encrypted.startswith(PREFIX):
@@ -272,57 +246,59 @@ class ItemReader(Struct, eq=False):
             return replace(block, opaque=opened.opaque)
         return replace(opened, path=block.path)
 
-    def _additional_tools(self, item: shapes.Item, path: str) -> None:
+    def _additional_tools(self, item: shapes.Item, path: str) -> _Read:
         self._offer(read_tools(item.tools, f"{path}.tools", self._extras))
         detail = "these tools are offered from the start of the conversation"
         self._extras.append(Extra(path, item.tools, LossKind.CONVERTED, detail))
+        return None
 
-    def _configuration_update(self, item: shapes.Item, path: str) -> None:
+    def _configuration_update(self, item: shapes.Item, path: str) -> _Read:
         self.updates.append((path, item))
         detail = "these settings hold for the whole request"
         self._extras.append(Extra(path, item, LossKind.CONVERTED, detail))
+        return None
 
-    def _item_reference(self, item: shapes.Item, path: str) -> None:
+    def _item_reference(self, item: shapes.Item, path: str) -> _Read:
         detail = "items are not stored here; send the item itself"
         self._extras.append(Extra(path, item.id, LossKind.CONTENT, detail))
+        return None
 
 
+_item = Reader(shapes.Item)
 _shell_output = Reader(shapes.ShellOutput)
+_MEMBERS: Final = [
+    (member.encode_name, lost_in(member) or UNKNOWN) for member in fields(shapes.Item)
+]
+"""The members of items, with what losing each means."""
 
 
 class _Kind:
-    """A type of items: its reader, and the members that this reads."""
+    """A type of items: its reader, and the members that this reads. `unread` takes the others from
+    the values of all, `absent` is what it takes where there are none."""
 
-    __slots__ = ("absent", "lost", "read", "unread")
+    __slots__ = ("absent", "members", "read", "unread")
 
     def __init__(
-        self,
-        read: Callable[[ItemReader, shapes.Item, str], None],
-        *members: str,
+        self, read: Callable[[ItemReader, shapes.Item, str], _Read], *members: str
     ) -> None:
         self.read = read
-        others = [
-            (at, member)
-            for at, member in enumerate(structs.fields(shapes.Item))
-            if member.name not in ("type", "id", *members)
-        ]
-        self.unread = taker([at for at, _ in others])
-        """Takes the values of the other members from those of all."""
-        self.absent = (None,) * len(others)
-        """The values of the other members, where they are absent."""
-        self.lost = [(member.encode_name, lost_in(member) or UNKNOWN) for _, member in others]
+        self.members = ("type", "id", *members)
+        known = [at for at, (name, _) in enumerate(_MEMBERS) if name in self.members]
+        # Members that stand together are taken together.
+        gaps = zip([-1, *known], [*known, len(_MEMBERS)], strict=True)
+        runs = [slice(one + 1, other) for one, other in gaps if other - one > 1]
+        self.unread: Callable[[tuple[Any, ...]], Any] = itemgetter(*(runs or [slice(0)]))
+        self.absent = self.unread((None,) * len(_MEMBERS))
 
 
 _CALL = ("call_id", "name", "namespace")
-_KINDS: Final = {
+_KINDS: Final[dict[str | None, _Kind]] = {
     "message": _Kind(ItemReader._message, "role", "content", "phase"),
     "function_call": _Kind(ItemReader._call, *_CALL, "arguments"),
     "custom_tool_call": _Kind(ItemReader._call, *_CALL, "input"),
     "function_call_output": _Kind(ItemReader._output, "call_id", "output"),
     "custom_tool_call_output": _Kind(ItemReader._output, "call_id", "output"),
     "reasoning": _Kind(ItemReader._reasoning, "summary", "content", "encrypted_content"),
-    "tool_search_call": _Kind(ItemReader._search_call, "call_id", "execution", "arguments"),
-    "tool_search_output": _Kind(ItemReader._search_output, "call_id", "execution", "tools"),
     "shell_call": _Kind(ItemReader._machine_call, "call_id", "action"),
     "local_shell_call": _Kind(ItemReader._machine_call, "call_id", "action"),
     "apply_patch_call": _Kind(ItemReader._machine_call, "call_id", "operation"),
@@ -332,11 +308,31 @@ _KINDS: Final = {
     "configuration_update": _Kind(ItemReader._configuration_update, "reasoning", "text"),
     "item_reference": _Kind(ItemReader._item_reference),
 }
+_SEARCHES: Final = {
+    "tool_search_call": _Kind(ItemReader._search_call, "call_id", "execution", "arguments"),
+    "tool_search_output": _Kind(ItemReader._search_output, "call_id", "execution", "tools"),
+}
+_CARRIED: Final = _Kind(ItemReader._carried, *[name for name, _ in _MEMBERS])
+
+
+def _kind_of(item: shapes.Item, path: str) -> _Kind:
+    """The kind of an item of another type, or without one.
+
+    Raises:
+        InvalidRequest: it must have one.
+    """
+    if item.type is not None:
+        is_clients = item.execution == "client" and item.call_id
+        return _SEARCHES.get(item.type, _CARRIED) if is_clients else _CARRIED
+    # Both forms may leave their type out: easy messages and references.
+    if item.role is None and item.id is None:
+        raise InvalidRequest.at(f"{path}.type", "is required")
+    return _KINDS["item_reference" if item.role is None else "message"]
 
 
 def _whole(item: shapes.Item) -> JsonObject:
     """All of an item that has no unusual members."""
-    members = zip(item.__struct_encode_fields__, structs.astuple(item), strict=True)
+    members = zip(item.__struct_encode_fields__, astuple(item), strict=True)
     whole: JsonObject = jsontext.decode(
         to_json({name: value for name, value in members if value is not None})
     )

@@ -48,8 +48,24 @@ class ItemWriter(Struct, eq=False):
             self._outbound.ledger.add(f"{turn.path}.name", LossKind.KNOB, detail)
         if turn.role == "assistant":
             self._write_assistant(turn.blocks)
-        else:
-            self._write_side(turn.role, turn.blocks)
+            return
+        parts: list[JsonObject] = []
+        for block in turn.blocks:
+            if type(block) is ToolResult:
+                if parts:
+                    self.message(turn.role, parts)
+                    parts = []
+                self._write_result(block)
+            elif type(block) is not Foreign or block.origin != wire.NAME:
+                parts += self.parts.of((block,))
+            elif block.text and not self._knows_trigger:
+                parts += self.parts.of((Text(text=block.text, path=block.path),))
+            else:
+                self.message(turn.role, parts)
+                parts = []
+                self.items.append(block.raw)
+        if parts:
+            self.message(turn.role, parts)
 
     def go_on(self, path: str) -> None:
         """Put a user message after the model's last words, which stand at `path`."""
@@ -67,36 +83,16 @@ class ItemWriter(Struct, eq=False):
     def _knows_trigger(self) -> bool:
         return self._outbound.capabilities.of(ResponsesCapabilities).compaction
 
-    def _write_side(self, role: Role, blocks: Iterable[Block]) -> None:
-        """A turn of the user, the system or the developer."""
-        parts: list[JsonObject] = []
-        for block in blocks:
-            if isinstance(block, ToolResult):
-                if parts:
-                    self.message(role, parts)
-                    parts = []
-                self._write_result(block)
-            elif isinstance(block, Foreign) and block.origin == wire.NAME:
-                if block.text and not self._knows_trigger:
-                    parts += self.parts.write(Text(text=block.text, path=block.path))
-                    continue
-                self.message(role, parts)
-                parts = []
-                self.items.append(block.raw)
-            else:
-                parts += self.parts.write(block)
-        self.message(role, parts)
-
     def _write_assistant(self, blocks: Iterable[Block]) -> None:
         run: list[Text | Refusal] = []
         reasoned: list[str] = []
         for block in blocks:
-            if isinstance(block, Foreign) and block.origin != wire.NAME and block.text:
+            if type(block) is Foreign and block.origin != wire.NAME and block.text:
                 detail = f"the text of {block.type} is sent"
                 self._outbound.ledger.add(block.path, LossKind.CONVERTED, detail)
                 block = Text(text=block.text, path=block.path)
-            if isinstance(block, _SPOKEN):
-                if run and _phase(block, run) != _phase(run[0], run):
+            if type(block) is Text or type(block) is Refusal:
+                if run and _phase([block, *run]) != _phase(run):
                     self._write_message(run)
                     run = []
                 run.append(block)
@@ -104,10 +100,12 @@ class ItemWriter(Struct, eq=False):
             if run:
                 self._write_message(run)
                 run = []
-            before = len(self.items)
-            self._write_act(block)
-            if isinstance(block, Reasoning) and len(self.items) > before:
-                reasoned.append(block.path)
+            if type(block) is ToolCall:
+                self._write_call(block)
+            elif type(block) is Reasoning:
+                reasoned += self._write_reasoning(block)
+            else:
+                self._write_other(block)
         if run:
             self._write_message(run)
         while reasoned and self.items[-1]["type"] == "reasoning":
@@ -115,36 +113,33 @@ class ItemWriter(Struct, eq=False):
             detail = "the service takes no reasoning back that led to nothing"
             self._outbound.ledger.add(reasoned.pop(), LossKind.KNOB, detail)
 
-    def _write_act(self, block: Block) -> None:
-        """Write a block of the model other than text: calls, reasoning, hosted tools."""
-        match block:
-            case Reasoning():
-                self._write_reasoning(block)
-            case ToolCall():
-                self._write_call(block)
-            case Foreign() if block.origin == wire.NAME:
-                self.items.append(block.raw)
-            case Foreign():
-                detail = "only its own service can express it"
-                self._outbound.ledger.add(block.path, block.loss_on(self._outbound.options), detail)
-                if block.means and self._outbound.options.hosted_tools == "map":
-                    self.items += map(sent_search, block.means)
-            case _:
-                detail = "the model's own messages hold text only"
-                self._outbound.ledger.add(block.path, LossKind.CONTENT, detail)
+    def _write_other(self, block: Block) -> None:
+        """Write a block of the model other than text, calls and reasoning: hosted tools."""
+        if not isinstance(block, Foreign):
+            detail = "the model's own messages hold text only"
+            self._outbound.ledger.add(block.path, LossKind.CONTENT, detail)
+        elif block.origin == wire.NAME:
+            self.items.append(block.raw)
+        else:
+            detail = "only its own service can express it"
+            self._outbound.ledger.add(block.path, block.loss_on(self._outbound.options), detail)
+            if block.means and self._outbound.options.hosted_tools == "map":
+                self.items += map(sent_search, block.means)
 
     def _write_message(self, run: list[Text | Refusal]) -> None:
         """One message: in the easy form when it is plain text, else in the form of an answer."""
+        spoken = []
         for block in run:
             if block.cache is not None:
                 detail = "the model's own messages take no cache breakpoint"
                 self._outbound.ledger.add(block.path, LossKind.KNOB, detail)
-        spoken = [block for block in run if block.text]
+            if block.text:
+                spoken.append(block)
         if not spoken:
             return
         message: JsonObject = {"type": "message", "role": "assistant"}
-        first = spoken[0]
-        if len(spoken) == 1 and isinstance(first, Text) and _is_plain(first):
+        first, phase = spoken[0], _phase(spoken)
+        if type(first) is Text and len(spoken) == 1 and not (first.annotations or first.logprobs):
             message["content"] = first.text
         else:
             # This form needs an id. The position makes it unique and keeps it the same in
@@ -152,7 +147,6 @@ class ItemWriter(Struct, eq=False):
             message["id"] = f"msg_{len(self.items)}"
             message["status"] = "completed"
             message["content"] = [self._output_part(block) for block in spoken]
-        phase = _phase(first, spoken)
         if phase is not None:
             message["phase"] = phase
         self.items.append(message)
@@ -176,18 +170,19 @@ class ItemWriter(Struct, eq=False):
             part["logprobs"] = list(block.logprobs)
         return part
 
-    def _write_reasoning(self, block: Reasoning) -> None:
+    def _write_reasoning(self, block: Reasoning) -> tuple[str, ...]:
+        """Write reasoning. Returns its path, if there is an item of it."""
         opaque = block.opaque
         if opaque is None or opaque.origin != wire.NAME:
             detail = "only the service that reasoned can take its reasoning back"
             self._outbound.ledger.add(block.path, LossKind.KNOB, detail)
-            return
+            return ()
         item: JsonObject = {"type": "reasoning"}
         if opaque.id is not None:
             if opaque.id in self._reasoned:
                 detail = "the service takes the same reasoning only once"
                 self._outbound.ledger.add(block.path, LossKind.KNOB, detail)
-                return
+                return ()
             self._reasoned.add(opaque.id)
             item["id"] = opaque.id
         raw = block.style == "raw"
@@ -196,6 +191,7 @@ class ItemWriter(Struct, eq=False):
             item["content"] = _texts("reasoning_text", block.parts)
         item["encrypted_content"] = opaque.data
         self.items.append(item)
+        return (block.path,)
 
     def _write_call(self, call: ToolCall) -> None:
         item: JsonObject = {
@@ -215,7 +211,7 @@ class ItemWriter(Struct, eq=False):
         self.items.append(item)
 
     def _write_result(self, result: ToolResult) -> None:
-        parts = self.parts.write_all(result.content)
+        parts = self.parts.of(result.content)
         if result.is_error:
             self._mark_failed(result, parts)
         if result.cache is not None:
@@ -243,7 +239,6 @@ class ItemWriter(Struct, eq=False):
             self._outbound.ledger.add(result.path, kind, "tool outputs have no error flag")
 
 
-_SPOKEN = (Text, Refusal)
 _PLAIN = frozenset({"type", "text"})
 """Members of a part that is nothing but text."""
 
@@ -253,15 +248,12 @@ def _easy(parts: list[JsonObject]) -> Any:
     return parts[0]["text"] if len(parts) == 1 and parts[0].keys() == _PLAIN else parts
 
 
-def _is_plain(text: Text) -> bool:
-    return not text.annotations and text.logprobs is None
-
-
-def _phase(block: Text | Refusal, run: list[Text | Refusal]) -> str | None:
-    """The phase of the message a block belongs to: a refusal fits any phase."""
-    if isinstance(block, Text):
-        return block.phase
-    return next((other.phase for other in run if isinstance(other, Text)), None)
+def _phase(run: list[Text | Refusal]) -> str | None:
+    """The phase of the message that a run is, or of its first block: a refusal fits any phase."""
+    for block in run:
+        if type(block) is Text:
+            return block.phase
+    return None
 
 
 def _texts(kind: str, parts: Iterable[str]) -> list[JsonObject]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -15,6 +15,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import (
     Extra,
     JsonSchema,
+    OutputFormat,
     Request,
     Thinking,
     Tool,
@@ -22,12 +23,11 @@ from dragoman.canonical.requests import (
     Turn,
 )
 from dragoman.canonical.requests import JsonObject as AnyJsonObject
-from dragoman.protocols.fields import JsonObject, check_depth
+from dragoman.protocols.fields import check_depth
 from dragoman.protocols.openai_responses import shapes, wire
 from dragoman.protocols.openai_responses.item_reader import ItemReader
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
 from dragoman.protocols.openai_responses.web_search import SOURCES, with_choice
-from dragoman.protocols.openai_settings import Labels
 from dragoman.protocols.reading import REFUSED, Reader, carried_object, report_lost
 from dragoman.protocols.tools import decoded
 
@@ -40,6 +40,8 @@ _PATHS = {
     "logprobs": "include",
     "cache": "prompt_cache_breakpoint",
 }
+_REQUEST = Reader(shapes.Request[shapes.Item])
+_odd_request = Reader(shapes.Request[Raw])
 
 
 def read_request(body: bytes, sealer: Sealer) -> Request:
@@ -58,63 +60,64 @@ def read_request(body: bytes, sealer: Sealer) -> Request:
     extras: list[Extra] = []
     paths = _PATHS.copy()
     items = ItemReader(sealer, extras)
-    turns = _read_input(given, items, extras)
+    turns = _read_input(given, items)
     tools: tuple[Tool, ...] = (*read_tools(given.tools, "tools", extras), *items.tools)
-    settings = {
-        name: value
-        for name, value in zip(_SAME, _same_of(given), strict=True)
-        if value is not None and value != {}
-    }
-    _read_thinking(given, items, settings, paths, extras)
-    _read_format(given, items, settings, paths)
-    _read_cache_options(given, settings, paths)
+    thinking = _read_thinking(given, items, paths, extras)
+    text, output_format = given.text, None
+    if text is not None or items.updates:
+        output_format = _read_format(text, items, paths)
+    limit, cache_options = given.max_output_tokens, given.prompt_cache_options or None
+    if cache_options is not None:
+        check_depth(cache_options, "prompt_cache_options")
+        if cache_options.get("prewarm") is True:
+            # Filling the cache and generating nothing is an output limit of zero.
+            limit, paths["max_output_tokens"] = 0, "prompt_cache_options.prewarm"
+            rest = {key: item for key, item in cache_options.items() if key != "prewarm"}
+            cache_options = rest or None
     if given.stream_options is not None:
         report_lost(given.stream_options, "stream_options", extras)
     chosen, tool_choice = given.tool_choice, None
     if chosen is not None:
         tool_choice = read_tool_choice(chosen, tools, extras)
-    if type(chosen) is dict and (tool_choice is None or tool_choice.allowed is not None):
-        tools = with_choice(tools, chosen)
-    if given.include and _read_include(given.include, extras):
-        settings["logprobs"] = True
+        if type(chosen) is dict and (tool_choice is None or tool_choice.allowed is not None):
+            tools = with_choice(tools, chosen)
+    logprobs = bool(given.include) and _read_include(given.include or (), extras)
     report_lost(given, "", extras)
     if items.compacts:
-        settings["compacts"] = True
         tool_choice = ToolChoice(mode="none", path="tool_choice")
-    if tool_choice is not None:
-        settings["tool_choice"] = tool_choice
-    if given.instructions:
-        settings["instructions"] = (Text(text=given.instructions, path="instructions"),)
+    told = given.instructions
     return Request(
         model=given.model,
         turns=turns,
+        instructions=(Text(text=told, path="instructions"),) if told else (),
         tools=tools,
+        tool_choice=tool_choice,
+        parallel_tool_calls=given.parallel_tool_calls,
+        max_output_tokens=limit,
+        temperature=given.temperature,
+        top_p=given.top_p,
+        logprobs=logprobs,
+        top_logprobs=given.top_logprobs,
+        output_format=output_format,
+        verbosity=None if text is None else text.verbosity,
+        thinking=thinking,
+        stream=given.stream or False,
+        metadata=given.metadata or None,
+        user=given.user,
+        safety_identifier=given.safety_identifier,
+        prompt_cache_key=given.prompt_cache_key,
+        prompt_cache_retention=given.prompt_cache_retention,
+        prompt_cache_options=cache_options,
+        service_tier=given.service_tier,
+        moderation=given.moderation or None,
+        store=given.store,
+        compacts=items.compacts,
         extras=(*extras, *unknown),
         paths=paths,
-        **settings,
     )
 
 
-_SAME = (
-    *Labels.__struct_fields__,
-    "parallel_tool_calls",
-    "max_output_tokens",
-    "temperature",
-    "top_p",
-    "top_logprobs",
-    "stream",
-)
-"""Settings that are in a canonical request as they are."""
-
-_same_of = attrgetter(*_SAME)
-_REQUEST = Reader(shapes.Request[shapes.Item])
-_odd_request = Reader(shapes.Request[Raw])
-_item = Reader(shapes.Item)
-
-
-def _read_input(
-    given: shapes.Request[Any], items: ItemReader, extras: list[Extra]
-) -> tuple[Turn, ...]:
+def _read_input(given: shapes.Request[Any], items: ItemReader) -> tuple[Turn, ...]:
     value = given.input
     if isinstance(value, str):
         return (Turn(role="user", blocks=(Text(text=value, path="input"),), path="input"),)
@@ -123,28 +126,20 @@ def _read_input(
             problem = "is required" if value is None else "must not be empty"
             raise InvalidRequest.at("input", problem)
         return ()
-    for position, item in enumerate(value):
-        path = f"input[{position}]"
-        items.read(item if type(item) is shapes.Item else _item.read(item, extras, path), path)
-    return items.finish()
+    return items.read(value)
 
 
 def _read_thinking(
-    given: shapes.Request[Any],
-    items: ItemReader,
-    settings: JsonObject,
-    paths: dict[str, str],
-    extras: list[Extra],
-) -> None:
-    """Add the reasoning settings, after the conversation's updates."""
+    given: shapes.Request[Any], items: ItemReader, paths: dict[str, str], extras: list[Extra]
+) -> Thinking | None:
+    """The reasoning settings, after the conversation's updates."""
     thinking = _thinking(given.reasoning, "reasoning", extras)
     for path, update in items.updates:
         later = _thinking(update.reasoning, f"{path}.reasoning", extras)
         if later is not None:
             thinking = replace(thinking or Thinking(), effort=later.effort)
             paths["thinking"] = f"{path}.reasoning"
-    if thinking is not None:
-        settings["thinking"] = thinking
+    return thinking
 
 
 def _thinking(given: shapes.Reasoning | None, path: str, extras: list[Extra]) -> Thinking | None:
@@ -158,48 +153,31 @@ def _thinking(given: shapes.Reasoning | None, path: str, extras: list[Extra]) ->
 
 
 def _read_format(
-    given: shapes.Request[Any], items: ItemReader, settings: JsonObject, paths: dict[str, str]
-) -> None:
-    """Add the form of the answer, after the conversation's updates."""
-    text, path = given.text, "text"
-    if text is not None and text.verbosity is not None:
-        settings["verbosity"] = text.verbosity
+    text: shapes.TextSettings | None, items: ItemReader, paths: dict[str, str]
+) -> OutputFormat | None:
+    """The form of the answer, after the conversation's updates."""
+    path = "text"
     for where, update in items.updates:
         if update.text is not None:
             text, path = update.text, f"{where}.text"
             paths["output_format"] = f"{path}.format"
-    if text is None:
-        return
-    if isinstance(text.format, shapes.ObjectFormat):
-        settings["output_format"] = AnyJsonObject()
-    elif isinstance(text.format, shapes.SchemaFormat):
-        schema = carried_object(text.format.schema, f"{path}.format.schema")
-        if schema is None:
-            raise InvalidRequest.at(f"{path}.format.schema", "is required")
-        settings["output_format"] = JsonSchema(
-            schema=decoded(schema),
-            name=text.format.name,
-            description=text.format.description,
-            strict=text.format.strict,
-        )
+    asked = None if text is None else text.format
+    if isinstance(asked, shapes.ObjectFormat):
+        return AnyJsonObject()
+    if not isinstance(asked, shapes.SchemaFormat):
+        return None
+    schema = carried_object(asked.schema, f"{path}.format.schema")
+    if schema is None:
+        raise InvalidRequest.at(f"{path}.format.schema", "is required")
+    return JsonSchema(
+        schema=decoded(schema),
+        name=asked.name,
+        description=asked.description,
+        strict=asked.strict,
+    )
 
 
-def _read_cache_options(
-    given: shapes.Request[Any], settings: JsonObject, paths: dict[str, str]
-) -> None:
-    options = given.prompt_cache_options
-    if not options:
-        return
-    check_depth(options, "prompt_cache_options")
-    if options.get("prewarm") is True:
-        # Filling the cache and generating nothing is an output limit of zero.
-        settings["max_output_tokens"] = 0
-        paths["max_output_tokens"] = "prompt_cache_options.prewarm"
-        options = {key: item for key, item in options.items() if key != "prewarm"}
-    settings["prompt_cache_options"] = options or None
-
-
-def _read_include(include: list[str], extras: list[Extra]) -> bool:
+def _read_include(include: Sequence[str], extras: list[Extra]) -> bool:
     """Whether log probabilities are requested."""
     for position, value in enumerate(include):
         if value not in _GIVEN:

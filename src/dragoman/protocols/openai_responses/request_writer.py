@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dragoman.canonical.blocks import Text
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.options import Options
 from dragoman.canonical.pairing import pair_tools, report_silence
@@ -22,148 +21,118 @@ from dragoman.protocols.tools import NO_TOOLS
 
 
 def write_request(request: Request, outbound: Outbound) -> JsonObject:
-    """The upstream's body; what it does not carry goes into the ledger."""
-    return _Writer(request, outbound).write()
+    """The upstream's body; what it does not carry goes into the ledger. Members that stay the same
+    over a conversation come first, so that a longer conversation begins with the same bytes."""
+    request = place_system_text(request, outbound)
+    settings, ledger = RequestSettings(request, outbound), outbound.ledger
+    body: JsonObject = {"model": outbound.model}
+    for extra in request.extras:
+        ledger.add(extra.path, extra.kind, extra.detail, extra.code)
+    _write_tools(body, request, outbound)
+    _write_input(body, request, outbound)
+    limit = request.max_output_tokens
+    if limit and outbound.capabilities.output_limit:
+        body["max_output_tokens"] = settings.output_limit(limit, wire.MIN_OUTPUT_TOKENS)
+    elif limit:
+        settings.lose("max_output_tokens", LossKind.KNOB, NOT_TAKEN)
+    if request.stop:
+        drop = settings.options.stop_on_responses == "drop"
+        kind = LossKind.KNOB if drop else LossKind.CONTENT
+        settings.stops((), kind, "the upstream takes no stop sequences")
+    write_sampling(body, settings)
+    if request.top_k is not None:
+        settings.drop("top_k")
+    settings.drop_decoding()
+    text = _text(request, settings)
+    if text:
+        body["text"] = text
+    if request.thinking is not None:
+        _write_reasoning(body, request.thinking, settings)
+    _write_include(body, settings, outbound)
+    write_labels(body, settings, wire.SERVICE_TIERS)
+    cache_options = request.prompt_cache_options
+    if limit == 0:
+        cache_options = {**(cache_options or {}), "prewarm": True}
+    if cache_options:
+        body["prompt_cache_options"] = cache_options
+    # Left out, it would mean "store the answer for thirty days".
+    body["store"] = bool(request.store)
+    if request.stream:
+        body["stream"] = True
+        body["stream_options"] = {"include_obfuscation": False}
+    return body
 
 
-class _Writer:
-    """The builder of one body. Members that stay the same over a conversation come first, so that a
-    longer conversation begins with the same bytes."""
-
-    __slots__ = ("_body", "_ledger", "_outbound", "_request", "_settings")
-
-    def __init__(self, request: Request, outbound: Outbound) -> None:
-        self._request = place_system_text(request, outbound)
-        self._outbound = outbound
-        self._ledger = outbound.ledger
-        self._settings = RequestSettings(request, outbound)
-        self._body: JsonObject = {"model": outbound.model}
-
-    def write(self) -> JsonObject:
-        for extra in self._request.extras:
-            self._ledger.add(extra.path, extra.kind, extra.detail, extra.code)
-        self._write_tools()
-        self._write_input()
-        self._write_limits()
-        write_sampling(self._body, self._settings)
-        if self._request.top_k is not None:
-            self._settings.drop("top_k")
-        self._settings.drop_decoding()
-        self._write_text()
-        _write_reasoning(self._body, self._settings)
-        self._write_include()
-        write_labels(self._body, self._settings, wire.SERVICE_TIERS)
-        self._write_cache_options()
-        # Left out, it would mean "store the answer for thirty days".
-        self._body["store"] = bool(self._request.store)
-        if self._request.stream:
-            self._body["stream"] = True
-            self._body["stream_options"] = {"include_obfuscation": False}
-        return self._body
-
-    def _write_tools(self) -> None:
-        request = self._request
-        tools = write_tools(request, self._outbound)
-        choice = request.tool_choice
-        if tools:
-            self._body["tools"] = tools
-            written = None if choice is None else write_tool_choice(choice, request, self._outbound)
-            if written is not None:
-                self._body["tool_choice"] = written
-            if request.parallel_tool_calls is not None:
-                self._body["parallel_tool_calls"] = request.parallel_tool_calls
-        elif choice is not None and choice.mode in ("required", "tool"):
-            self._ledger.add(choice.path, LossKind.CONTENT, NO_TOOLS)
-
-    def _write_input(self) -> None:
-        request = self._request
-        items = ItemWriter(self._outbound, PartWriter(self._outbound))
-        texts = self._instructions()
-        if texts:
-            if any(text.cache is not None for text in texts):
-                items.message("developer", items.parts.write_all(texts))
-            else:
-                self._body["instructions"] = "\n\n".join(text.text for text in texts)
-        for turn in pair_tools(request.turns, self._outbound.options, self._ledger):
-            items.write(turn)
-        items.parts.finish()
-        if not self._outbound.capabilities.final_assistant:
-            items.go_on(request.turns[-1].path if request.turns else "")
-        if not items.items and not texts:
-            report_silence(request.turns, self._ledger)
-        self._body["input"] = items.items
-
-    def _instructions(self) -> list[Text]:
-        texts = []
-        for text in self._request.instructions:
-            if text.annotations:
-                self._ledger.add(text.path, LossKind.KNOB, "instructions take no citations")
-            if text.text:
-                texts.append(text)
-        return texts
-
-    def _write_limits(self) -> None:
-        request, settings = self._request, self._settings
-        limit = request.max_output_tokens
-        if limit is not None and limit > 0 and not settings.capabilities.output_limit:
-            settings.lose("max_output_tokens", LossKind.KNOB, NOT_TAKEN)
-        elif limit is not None and limit > 0:
-            fitted = settings.output_limit(limit, wire.MIN_OUTPUT_TOKENS)
-            self._body["max_output_tokens"] = fitted
-        if request.stop:
-            drop = settings.options.stop_on_responses == "drop"
-            kind = LossKind.KNOB if drop else LossKind.CONTENT
-            settings.stops((), kind, "the upstream takes no stop sequences")
-
-    def _write_text(self) -> None:
-        request = self._request
-        text: JsonObject = {}
-        match request.output_format:
-            case JsonSchema() as asked:
-                schema = write_schema(asked, self._settings)
-                if schema is not None:
-                    text["format"] = {"type": "json_schema", **schema}
-            case None:
-                pass
-            case _:
-                text["format"] = {"type": "json_object"}
-        if request.verbosity is not None:
-            text["verbosity"] = request.verbosity
-        if text:
-            self._body["text"] = text
-
-    def _write_include(self) -> None:
-        options = self._outbound.options
-        include = []
-        # Models that do not reason refuse to be asked, so ask only for clients that can send
-        # the state back: those shown thinking blocks or `reasoning_details`.
-        keeps_state = options.reasoning_details or _shows_thinking(self._request.thinking, options)
-        if (
-            keeps_state
-            and self._outbound.capabilities.of(ResponsesCapabilities).encrypted_reasoning
-        ):
-            include.append(wire.ENCRYPTED_REASONING)
-        alternatives = self._settings.top_logprobs()
-        if self._request.logprobs:
-            include.append(wire.LOGPROBS)
-            if alternatives is not None:
-                self._body["top_logprobs"] = alternatives
-        if include:
-            self._body["include"] = include
-
-    def _write_cache_options(self) -> None:
-        options = self._request.prompt_cache_options
-        if self._request.max_output_tokens == 0:
-            options = {**(options or {}), "prewarm": True}
-        if options:
-            self._body["prompt_cache_options"] = options
+def _write_tools(body: JsonObject, request: Request, outbound: Outbound) -> None:
+    tools, choice = write_tools(request, outbound), request.tool_choice
+    if tools:
+        body["tools"] = tools
+        written = None if choice is None else write_tool_choice(choice, request, outbound)
+        if written is not None:
+            body["tool_choice"] = written
+        if request.parallel_tool_calls is not None:
+            body["parallel_tool_calls"] = request.parallel_tool_calls
+    elif choice is not None and choice.mode in ("required", "tool"):
+        outbound.ledger.add(choice.path, LossKind.CONTENT, NO_TOOLS)
 
 
-def _write_reasoning(body: JsonObject, settings: RequestSettings) -> None:
+def _write_input(body: JsonObject, request: Request, outbound: Outbound) -> None:
+    parts, ledger = PartWriter(outbound), outbound.ledger
+    items, texts = ItemWriter(outbound, parts), []
+    for text in request.instructions:
+        if text.annotations:
+            ledger.add(text.path, LossKind.KNOB, "instructions take no citations")
+        if text.text:
+            texts.append(text)
+    if any(text.cache is not None for text in texts):
+        items.message("developer", parts.of(texts))
+    elif texts:
+        body["instructions"] = "\n\n".join([text.text for text in texts])
+    for turn in pair_tools(request.turns, outbound.options, ledger):
+        items.write(turn)
+    parts.finish()
+    if not outbound.capabilities.final_assistant:
+        items.go_on(request.turns[-1].path if request.turns else "")
+    if not items.items and not texts:
+        report_silence(request.turns, ledger)
+    body["input"] = items.items
+
+
+def _text(request: Request, settings: RequestSettings) -> JsonObject:
+    """The form of the answer."""
+    text: JsonObject = {}
+    asked = request.output_format
+    if isinstance(asked, JsonSchema):
+        schema = write_schema(asked, settings)
+        if schema is not None:
+            text["format"] = {"type": "json_schema", **schema}
+    elif asked is not None:
+        text["format"] = {"type": "json_object"}
+    if request.verbosity is not None:
+        text["verbosity"] = request.verbosity
+    return text
+
+
+def _write_include(body: JsonObject, settings: RequestSettings, outbound: Outbound) -> None:
+    request, options = settings.request, settings.options
+    include = []
+    # Models that do not reason refuse to be asked, so ask only for clients that can send
+    # the state back: those shown thinking blocks or `reasoning_details`.
+    if (options.reasoning_details or _shows_thinking(request.thinking, options)) and (
+        outbound.capabilities.of(ResponsesCapabilities).encrypted_reasoning
+    ):
+        include.append(wire.ENCRYPTED_REASONING)
+    alternatives = settings.top_logprobs()
+    if request.logprobs:
+        include.append(wire.LOGPROBS)
+        if alternatives is not None:
+            body["top_logprobs"] = alternatives
+    if include:
+        body["include"] = include
+
+
+def _write_reasoning(body: JsonObject, thinking: Thinking, settings: RequestSettings) -> None:
     """`reasoning`: the effort and the summary that the client requests."""
-    thinking = settings.request.thinking
-    if thinking is None:
-        return
     reasoning: JsonObject = {}
     effort = settings.effort(*effort_of(thinking))
     if effort is not None:

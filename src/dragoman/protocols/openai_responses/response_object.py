@@ -7,10 +7,9 @@ request's value if it has one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman.jsontext import JsonError, decode, decoder, has_halves
 from dragoman.protocols.fields import JsonObject
@@ -176,16 +175,44 @@ def _given(value: Any) -> JsonObject:
     return {key: item for key, item in value.items() if item is not None}
 
 
+_ABSENT = Raw()
+
+
+class _Declared(Struct):
+    """The members read of a declaration."""
+
+    type: Any = None
+    description: Raw = _ABSENT
+    parameters: Raw = _ABSENT
+    strict: Raw = _ABSENT
+
+
+_declared = decoder(list[_Declared])
 _tools = decoder(list[dict[str, Raw]])
 _FUNCTION = ("function", Raw(b'"function"'))
 
 
+def _shown_text(given: Raw) -> Any:
+    """A text as it came: it is long, and only shown."""
+    return decode(given) if has_halves(bytes(given)) else given
+
+
 def _shown_tools(given: Raw) -> Any:
-    """Declarations of tools, with members as they came: they are large, and only shown."""
-    if not has_halves(bytes(given)):
-        with suppress(JsonError):
-            return _tools(given)
-    return decode(given)
+    """Declarations of tools, with members as they came: they are large, and only shown. Between
+    them there may be line breaks, which would end an event of a stream."""
+    text = bytes(given).replace(b"\n", b" ").replace(b"\r", b" ")
+    try:
+        if has_halves(text):
+            return decode(text)
+        return _tools(text) if any(map(_lacks_members, _declared(text))) else Raw(text)
+    except JsonError:
+        return decode(given)
+
+
+def _lacks_members(tool: _Declared) -> bool:
+    return tool.type == "function" and (
+        tool.description is _ABSENT or tool.parameters is _ABSENT or tool.strict is _ABSENT
+    )
 
 
 def _tool(tool: Any) -> Any:
@@ -198,7 +225,7 @@ def _tool(tool: Any) -> Any:
 _COMPLETED: dict[str, Callable[[Any], Any]] = {
     "reasoning": lambda given: {**_REASONING, **given} if isinstance(given, dict) else _REASONING,
     "text": lambda given: {**_TEXT, **_given(given)},
-    "tools": lambda given: [_tool(tool) for tool in given],
+    "tools": lambda given: given if isinstance(given, Raw) else [_tool(tool) for tool in given],
     "prompt_cache_retention": lambda given: given,
     "prompt_cache_options": lambda given: {**_CACHE_OPTIONS, **_given(given)},
 }
@@ -206,6 +233,7 @@ _COMPLETED: dict[str, Callable[[Any], Any]] = {
 
 REPEATED: Mapping[str, Callable[[Raw], Any]] = {
     **dict.fromkeys((*_DEFAULTS, *_COMPLETED, "include", "service_tier"), decode),
+    "instructions": _shown_text,
     "tools": _shown_tools,
 }
 """Members of a client's body that its answer depends on, and how they are decoded."""

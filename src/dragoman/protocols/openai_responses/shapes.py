@@ -251,19 +251,19 @@ class SummaryPart(Struct):
 class Item(Shape, kw_only=True):
     """An item of a conversation, of any type that is read: the type of messages may be left out,
     which a union does not allow. What losing a member means holds for the types that do not read
-    it. An item of another type is `carried` whole."""
+    it; what the usual types read stands together. An item of another type is `carried` whole."""
 
     type: str | None = None
     id: Any = None
     role: Role | None = None
     content: Content | None = None
     phase: Annotated[str | None, Lost(_KNOB, "only the model's own messages have a phase")] = None
-    call_id: str | None = None
-    name: Annotated[str | None, _COPY] = None
-    namespace: Annotated[str | None, _COPY] = None
     arguments: Any = None
-    input: str | None = None
+    namespace: Annotated[str | None, _COPY] = None
+    name: Annotated[str | None, _COPY] = None
+    call_id: str | None = None
     output: Content | None = None
+    input: str | None = None
     summary: list[SummaryPart] | None = None
     encrypted_content: str | None = None
     status: Annotated[Any, _STATUS] = None

@@ -49,20 +49,18 @@ def read_tools(value: list[Raw] | None, path: str, extras: list[Extra]) -> list[
     """
     tools: list[Tool] = []
     for number, raw in enumerate(value or ()):
-        tools += _read_tool(raw, f"{path}[{number}]", extras)
+        at = f"{path}[{number}]"
+        tool = _tool.read(raw, extras, at)
+        if isinstance(tool, shapes.Namespace):
+            tools += _read_namespace(tool, at, extras)
+        elif isinstance(tool, shapes.UnknownTool):
+            tools.append(_read_hosted(tool.value, tool.kind, at, extras))
+        else:
+            tools.append(_read_callable(tool, None, at, extras))
     return tools
 
 
 _tool: Reader[shapes.Tool] = Reader(shapes.Tool)  # type: ignore[arg-type]
-
-
-def _read_tool(raw: Raw, path: str, extras: list[Extra]) -> Iterable[Tool]:
-    tool = _tool.read(raw, extras, path)
-    if isinstance(tool, shapes.Namespace):
-        return _read_namespace(tool, path, extras)
-    if isinstance(tool, shapes.UnknownTool):
-        return (_read_hosted(tool.value, tool.kind, path, extras),)
-    return (_read_callable(tool, None, path, extras),)
 
 
 def _read_hosted(value: JsonObject, kind: str, path: str, extras: list[Extra]) -> Tool:
@@ -216,9 +214,7 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
     if not request.tools:
         return written
     spaces: dict[str, list[JsonObject]] = {}
-    searchable = any(
-        isinstance(tool, HostedTool) and tool.type == wire.SEARCH_TOOL for tool in request.tools
-    )
+    deferred: list[tuple[str, JsonObject]] = []
     for tool in request.tools:
         if isinstance(tool, HostedTool):
             if tool.origin == wire.NAME:
@@ -230,10 +226,7 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
             continue
         body = _write_callable(tool, outbound)
         if tool.deferred:
-            if searchable:
-                body["defer_loading"] = True
-            else:
-                drop_deferral(tool.path, outbound)
+            deferred.append((tool.path, body))
         if tool.namespace is None:
             written.append(body)
             continue
@@ -248,15 +241,24 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
                 }
             )
         spaces[tool.namespace].append(body)
+    is_searchable = bool(deferred) and any(
+        isinstance(tool, HostedTool) and tool.type == wire.SEARCH_TOOL for tool in request.tools
+    )
+    for path, body in deferred:
+        if is_searchable:
+            body["defer_loading"] = True
+        else:
+            drop_deferral(path, outbound)
     return written
 
 
 def _write_callable(tool: FunctionTool | CustomTool, outbound: Outbound) -> JsonObject:
     name = outbound.names.outward(tool.name)
+    custom = isinstance(tool, CustomTool)
+    body: JsonObject = {"type": "custom" if custom else "function", "name": name}
+    if tool.description is not None:
+        body["description"] = tool.description
     if isinstance(tool, CustomTool):
-        body: JsonObject = {"type": "custom", "name": name}
-        if tool.description is not None:
-            body["description"] = tool.description
         if tool.grammar is not None:
             body["format"] = {
                 "type": "grammar",
@@ -264,9 +266,6 @@ def _write_callable(tool: FunctionTool | CustomTool, outbound: Outbound) -> Json
                 "definition": tool.grammar.definition,
             }
         return body
-    body = {"type": "function", "name": name}
-    if tool.description is not None:
-        body["description"] = tool.description
     schema = body["parameters"] = write_parameters(tool, outbound)
     takes = outbound.capabilities.strict_tools
     strict = bool(tool.strict) and takes and is_strict(schema)
@@ -276,7 +275,8 @@ def _write_callable(tool: FunctionTool | CustomTool, outbound: Outbound) -> Json
     if tool.strict and not strict:
         # Other services enforce schemas that this one refuses to.
         drop_strict(tool, outbound)
-    drop_mark(tool, outbound)
+    if tool.cache is not None:
+        drop_mark(tool, outbound)
     return body
 
 
