@@ -41,31 +41,16 @@ class ItemWriter(Struct, eq=False):
     items: list[JsonObject] = []
     _reasoned: set[str] = set()
 
-    def write(self, turn: Turn) -> None:
-        """Add the items of a turn; what they cannot express goes into the ledger."""
-        if turn.name is not None:
-            detail = "speakers have no names"
-            self._outbound.ledger.add(f"{turn.path}.name", LossKind.KNOB, detail)
-        if turn.role == "assistant":
-            self._write_assistant(turn.blocks)
-            return
-        parts: list[JsonObject] = []
-        for block in turn.blocks:
-            if type(block) is ToolResult:
-                if parts:
-                    self.message(turn.role, parts)
-                    parts = []
-                self._write_result(block)
-            elif type(block) is not Foreign or block.origin != wire.NAME:
-                parts += self.parts.of((block,))
-            elif block.text and not self._knows_trigger:
-                parts += self.parts.of((Text(text=block.text, path=block.path),))
+    def write(self, turns: Iterable[Turn]) -> None:
+        """Add the items of turns; what they cannot express goes into the ledger."""
+        for turn in turns:
+            if turn.name is not None:
+                detail = "speakers have no names"
+                self._outbound.ledger.add(f"{turn.path}.name", LossKind.KNOB, detail)
+            if turn.role == "assistant":
+                self._write_assistant(turn.blocks)
             else:
-                self.message(turn.role, parts)
-                parts = []
-                self.items.append(block.raw)
-        if parts:
-            self.message(turn.role, parts)
+                self._write_side(turn.role, turn.blocks)
 
     def go_on(self, path: str) -> None:
         """Put a user message after the model's last words, which stand at `path`."""
@@ -74,19 +59,43 @@ class ItemWriter(Struct, eq=False):
             self.items.append({"type": "message", "role": "user", "content": GO_ON})
 
     def message(self, role: Role, parts: list[JsonObject]) -> None:
-        """Add a message of input parts, if there are any."""
-        if not parts:
-            return
+        """Add a message of input parts."""
         self.items.append({"type": "message", "role": role, "content": _easy(parts)})
 
     @property
     def _knows_trigger(self) -> bool:
         return self._outbound.capabilities.of(ResponsesCapabilities).compaction
 
+    def _write_side(self, role: Role, blocks: Iterable[Block]) -> None:
+        """A turn of the user, the system or the developer."""
+        parts: list[JsonObject] = []
+        for block in blocks:
+            if type(block) is ToolResult:
+                if parts:
+                    self.message(role, parts)
+                    parts = []
+                self._write_result(block)
+            elif type(block) is not Foreign or block.origin != wire.NAME:
+                parts += self.parts.of((block,))
+            elif block.text and not self._knows_trigger:
+                parts += self.parts.of((Text(text=block.text, path=block.path),))
+            else:
+                if parts:
+                    self.message(role, parts)
+                    parts = []
+                self.items.append(block.raw)
+        if parts:
+            self.message(role, parts)
+
     def _write_assistant(self, blocks: Iterable[Block]) -> None:
         run: list[Text | Refusal] = []
         reasoned: list[str] = []
         for block in blocks:
+            if type(block) is ToolCall:
+                if run:
+                    self._write_message(run)
+                self._write_call(block)
+                continue
             if type(block) is Foreign and block.origin != wire.NAME and block.text:
                 detail = f"the text of {block.type} is sent"
                 self._outbound.ledger.add(block.path, LossKind.CONVERTED, detail)
@@ -94,15 +103,11 @@ class ItemWriter(Struct, eq=False):
             if type(block) is Text or type(block) is Refusal:
                 if run and _phase([block, *run]) != _phase(run):
                     self._write_message(run)
-                    run = []
                 run.append(block)
                 continue
             if run:
                 self._write_message(run)
-                run = []
-            if type(block) is ToolCall:
-                self._write_call(block)
-            elif type(block) is Reasoning:
+            if type(block) is Reasoning:
                 reasoned += self._write_reasoning(block)
             else:
                 self._write_other(block)
@@ -127,7 +132,8 @@ class ItemWriter(Struct, eq=False):
                 self.items += map(sent_search, block.means)
 
     def _write_message(self, run: list[Text | Refusal]) -> None:
-        """One message: in the easy form when it is plain text, else in the form of an answer."""
+        """Write a run of texts, which is empty then, as one message: in the easy form when it is
+        plain text, else in the form of an answer."""
         spoken = []
         for block in run:
             if block.cache is not None:
@@ -135,10 +141,11 @@ class ItemWriter(Struct, eq=False):
                 self._outbound.ledger.add(block.path, LossKind.KNOB, detail)
             if block.text:
                 spoken.append(block)
+        run.clear()
         if not spoken:
             return
         message: JsonObject = {"type": "message", "role": "assistant"}
-        first, phase = spoken[0], _phase(spoken)
+        first = spoken[0]
         if type(first) is Text and len(spoken) == 1 and not (first.annotations or first.logprobs):
             message["content"] = first.text
         else:
@@ -147,6 +154,7 @@ class ItemWriter(Struct, eq=False):
             message["id"] = f"msg_{len(self.items)}"
             message["status"] = "completed"
             message["content"] = [self._output_part(block) for block in spoken]
+        phase = first.phase if type(first) is Text else _phase(spoken)
         if phase is not None:
             message["phase"] = phase
         self.items.append(message)
@@ -195,13 +203,14 @@ class ItemWriter(Struct, eq=False):
 
     def _write_call(self, call: ToolCall) -> None:
         item: JsonObject = {
-            "type": "custom_tool_call" if call.custom else "function_call",
+            "type": "function_call",
             "call_id": safe_id(call.id, wire.CALL_ID_LIMIT),
             "name": self._outbound.names.outward(call.name),
         }
         if call.namespace is not None:
             item["namespace"] = call.namespace
         if call.custom:
+            item["type"] = "custom_tool_call"
             item["input"] = call.arguments
         else:
             item["arguments"] = call.arguments if call.arguments.strip() else "{}"
@@ -216,12 +225,11 @@ class ItemWriter(Struct, eq=False):
             self._mark_failed(result, parts)
         if result.cache is not None:
             self.parts.mark(result, parts)
-        output = _easy(parts) if parts else ""
         self.items.append(
             {
                 "type": "custom_tool_call_output" if result.custom else "function_call_output",
                 "call_id": safe_id(result.call_id, wire.CALL_ID_LIMIT),
-                "output": output,
+                "output": _easy(parts) or "",
             }
         )
 

@@ -88,8 +88,7 @@ def _write_input(body: JsonObject, request: Request, outbound: Outbound) -> None
         items.message("developer", parts.of(texts))
     elif texts:
         body["instructions"] = "\n\n".join([text.text for text in texts])
-    for turn in pair_tools(request.turns, outbound.options, ledger):
-        items.write(turn)
+    items.write(pair_tools(request.turns, outbound.options, ledger))
     parts.finish()
     if not outbound.capabilities.final_assistant:
         items.go_on(request.turns[-1].path if request.turns else "")

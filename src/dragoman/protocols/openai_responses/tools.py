@@ -253,12 +253,11 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
 
 
 def _write_callable(tool: FunctionTool | CustomTool, outbound: Outbound) -> JsonObject:
-    name = outbound.names.outward(tool.name)
-    custom = isinstance(tool, CustomTool)
-    body: JsonObject = {"type": "custom" if custom else "function", "name": name}
+    body: JsonObject = {"type": "function", "name": outbound.names.outward(tool.name)}
     if tool.description is not None:
         body["description"] = tool.description
     if isinstance(tool, CustomTool):
+        body["type"] = "custom"
         if tool.grammar is not None:
             body["format"] = {
                 "type": "grammar",
@@ -267,14 +266,15 @@ def _write_callable(tool: FunctionTool | CustomTool, outbound: Outbound) -> Json
             }
         return body
     schema = body["parameters"] = write_parameters(tool, outbound)
-    takes = outbound.capabilities.strict_tools
-    strict = bool(tool.strict) and takes and is_strict(schema)
+    takes, strict = outbound.capabilities.strict_tools, False
+    if tool.strict:
+        strict = takes and is_strict(schema)
+        if not strict:
+            # Other services enforce schemas that this one refuses to.
+            drop_strict(tool, outbound)
     if takes:
         # Left out, it would mean "strict if possible" here and "not strict" elsewhere.
         body["strict"] = strict
-    if tool.strict and not strict:
-        # Other services enforce schemas that this one refuses to.
-        drop_strict(tool, outbound)
     if tool.cache is not None:
         drop_mark(tool, outbound)
     return body

@@ -29,12 +29,12 @@ def read_usage(usage: Any, tier: object = None, searches: int | None = None) -> 
 
 def unread_counts(usage: Any) -> list[str]:
     """The paths of finer token counts that are not read."""
-    found = []
-    for name, known in FINER_COUNTS.items() if isinstance(usage, dict) else ():
-        counts = _object_in(usage, name)
-        unread = (one for one, count in counts.items() if count and one not in known)
-        found += [f"usage.{name}.{one}" for one in unread]
-    return found
+    return [
+        f"usage.{name}.{one}"
+        for name, known in (FINER_COUNTS.items() if isinstance(usage, dict) else ())
+        for one, count in _object_in(usage, name).items()
+        if one not in known and count
+    ]
 
 
 FINER_COUNTS = {
