@@ -14,10 +14,17 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest, is_json
 from dragoman.edge.record import Record
 from dragoman.endpoints.batch_files import BatchFile, batch_file
-from dragoman.endpoints.batch_lines import Counted, Requests, Share, in_turn
-from dragoman.endpoints.batches import Batches
+from dragoman.endpoints.batch_lines import Counted, Requests, Share, check_path, in_turn, path_of
+from dragoman.endpoints.batches import Batches, shares_of
+from dragoman.endpoints.call import EndpointCall
 from dragoman.endpoints.faces import FACES
-from dragoman.endpoints.google_batches import COUNTED, CountedFile, GoogleRequests, batch_of
+from dragoman.endpoints.google_batches import (
+    COUNTED,
+    UNCOUNTED,
+    CountedFile,
+    GoogleRequests,
+    batch_of,
+)
 from dragoman.endpoints.google_uploads import COMMAND, MODELS, OFFSET, declared_size
 from dragoman.endpoints.members import Members, replaced
 from dragoman.endpoints.table import Row
@@ -35,6 +42,7 @@ _FIELDS = {"purpose": 64, "file_id": 1024}
 _MOST_HELD = 8 * 1024 * 1024
 """Bytes of a JSON body that is not a batch."""
 _MESSAGES = "/v1/messages"
+_FILE_NAME = "batch.inputConfig.fileName"
 _UNCHECKED = Fault(
     FaultKind.POLICY_BLOCKED,
     "The requests in a batch's file cannot be checked, as the operator of this gateway has requests"
@@ -196,6 +204,72 @@ class BoundBodies:
         requests.share.sent = sent
         named = [file] if file else list(requests.named)
         return Sending(body, plan=chosen[0], shares={model: requests.share}, named=named)
+
+    def check_named(self, call: EndpointCall, used: Sequence[BoundId], sending: Sending) -> None:
+        """Check a new batch against what was counted of the file that it names, which is among
+        `used`.
+
+        Raises:
+            DragomanError: it cannot be made.
+        """
+        makes = call.row.makes
+        if makes == ("batch",):
+            if len(used) != 1:
+                raise InvalidRequest.at("input_file_id", "must be the only file that is named")
+            self._check_file(call, Noted.of(used[0].details), sending)
+        elif makes == ("google_batch",) and any(not s.requests for s in sending.shares.values()):
+            _check_lines(call, Noted.of(used[0].details), sending)
+
+    def _check_file(self, call: EndpointCall, file: Noted, sending: Sending) -> None:
+        """Have a batch made of a file, as far as its maker may do now what the requests in it ask
+        for: another key may have sent it, or this one under other rules.
+
+        Raises:
+            DragomanError: it cannot be made.
+        """
+        caller = call.caller
+        if not file.shares or not file.path:
+            problem = "its requests were not counted: upload it here for the purpose batch"
+            raise InvalidRequest.at("input_file_id", problem)
+        endpoint = (jsontext.object_of(sending.body) or {}).get("endpoint")
+        if path_of(endpoint, "endpoint") != file.path:
+            raise InvalidRequest.at("endpoint", f"the requests in the file are for {file.path}")
+        check_path(caller, file.path, "endpoint")
+        _check_length(caller, file, "input_file_id")
+        may_use = self._batches.rename(caller, call.incoming.codec, [])
+        for model in file.shares:
+            may_use(model)
+        # A second member of the name would hide this one.
+        sending.body = replaced(sending.body, "endpoint", to_json(endpoint))
+        sending.shares = shares_of(file.shares)
+
+
+def _check_length(caller: Caller, file: Noted, where: str) -> None:
+    """Make sure that no answer to a request in a file may be longer than its caller's.
+
+    Raises:
+        InvalidRequest: one may be.
+    """
+    most = caller.most_output
+    if most is not None and not 0 < file.most <= most:
+        problem = "its answers may be longer than this API key's: upload it with this key"
+        raise InvalidRequest.at(where, problem)
+
+
+def _check_lines(call: EndpointCall, file: Noted, sending: Sending) -> None:
+    """Have a batch of Google's made of a file, as far as its maker may do what the requests in it
+    ask for.
+
+    Raises:
+        DragomanError: it cannot be made.
+    """
+    if file.path != COUNTED or not file.shares:
+        raise InvalidRequest.at(_FILE_NAME, file.problem or UNCOUNTED)
+    _check_length(call.caller, file, _FILE_NAME)
+    (counted,) = shares_of(file.shares).values()
+    for share in sending.shares.values():
+        share.requests, share.bytes = counted.requests, counted.bytes
+        share.output, share.unlimited = counted.output, counted.unlimited
 
 
 def _report_lowered(incoming: IncomingRequest, caller: Caller, requests: Counted) -> None:
