@@ -128,9 +128,7 @@ def test_whom_a_request_is_for_is_told_apart_and_survives_a_store_that_fails() -
     who = {"team": "t", "user": "u", "tags": "a,b"}
     basis = Basis("up", "priced", "flex", 5, "v")
     for _ in range(2):
-        count(meter, upstream="up", **who)
-        whose = Attribution("a", "c", "m", "/", **who)
-        meter.charge(HOUR + 1.0, whose, Usage(input=3), Charge(basis, 7))
+        count(meter, upstream="up", charge=Charge(basis, 7), **who)
         counts, charges = meter.take(), meter.take_charges()
         meter.restore(counts)
         meter.restore_charges(charges)
@@ -140,5 +138,7 @@ def test_whom_a_request_is_for_is_told_apart_and_survives_a_store_that_fails() -
         )
     }
     (key,) = charges
-    assert key == ChargeKey(HOUR, "a", "c", "m", "/", *basis, team="t", user="u", tags="a,b")
+    assert key == ChargeKey(
+        HOUR, "a", "c", "m", "/v1/messages", *basis, team="t", user="u", tags="a,b"
+    )
     assert meter.take_charges()[key].cost == 14

@@ -48,6 +48,9 @@ _Key = tuple[int, str, str, str, str, str, str, str, str]
 _ChargeKey = tuple[int, str, str, str, str, str, str, str, Basis]
 """As `ChargeKey`, but for the basis: that has the upstream."""
 
+_Sums = tuple[UsageCount, ChargeCount | None]
+"""What was used, and what it was charged."""
+
 
 class Attribution(Struct, frozen=True, gc=False):
     """What usage is attributed to. Names are empty where there is none; `tags` is one text."""
@@ -73,6 +76,7 @@ class Meter:
         "_charges",
         "_counts",
         "_errors",
+        "_found",
         "_hour",
         "_known",
         "_last_errors",
@@ -87,14 +91,17 @@ class Meter:
         self._users: dict[str, str] = {}
         self._tags: dict[str, str] = {}
         self._counts: dict[_Key, UsageCount] = {}
+        self._charges: dict[_ChargeKey, ChargeCount] = {}
+        self._found: dict[tuple[Attribution, Basis | None], _Sums] = {}
+        """The sums of `_counts` and `_charges` by what they were asked for since the last take."""
         self._errors: dict[ErrorKey, int] = {}
         self._last_errors: dict[str, LastError] = {}
-        self._charges: dict[_ChargeKey, ChargeCount] = {}
-        self._hour = -1
+        self._hour = -_HOUR_S
 
     def know(self, names: Iterable[str]) -> None:
         """Count these models separately from now on, besides those that are counted already."""
         self._known = frozenset(names)
+        self._found.clear()
 
     def count(
         self,
@@ -103,6 +110,7 @@ class Meter:
         usage: Usage | None,
         milliseconds: float,
         *,
+        charge: Charge | None = None,
         failed: bool = False,
         metered: bool = True,
         estimated: bool = False,
@@ -111,72 +119,83 @@ class Meter:
         """Add one request that ended at `now` (Unix seconds).
 
         `metered` is false for requests whose answers are not paid for in tokens, such as counts:
-        `usage` is then left out. `estimated`: the upstream did not report all of `usage`.
+        `usage` is then left out. `charge` is what it costs, None without `usage`; `estimated`: the
+        upstream did not report all of it.
         `attempts` are those of the request that did not fail: `count_failed` counts the others.
         """
-        sums = self._sums(now, whose)
-        sums.requests += 1
-        sums.attempts += attempts
-        sums.milliseconds += milliseconds
+        used, charged = self._sums(now, whose, charge if metered else None)
+        used.requests += 1
+        used.attempts += attempts
+        used.milliseconds += milliseconds
         if failed:
-            sums.errors += 1
-        if not metered:
-            return
-        if usage is None:
-            if not failed:
-                sums.unmetered += 1
-            return
-        sums.estimated += estimated
-        _add_tokens(sums, usage)
+            used.errors += 1
+        if usage is not None and metered:
+            used.estimated += estimated
+            _add_tokens(used, usage)
+            if charged is not None and charge is not None:
+                _add_charge(charged, usage, charge)
+        elif metered and not failed:
+            used.unmetered += 1
 
-    def count_in_vain(self, now: float, whose: Attribution, usage: Usage) -> None:
+    def count_in_vain(
+        self, now: float, whose: Attribution, usage: Usage, charge: Charge | None
+    ) -> None:
         """Add what an answer used that was of no use, and followed by another or by an error: no
         request is counted for it."""
-        _add_tokens(self._sums(now, whose), usage)
+        used, charged = self._sums(now, whose, charge)
+        _add_tokens(used, usage)
+        if charged is not None and charge is not None:
+            _add_charge(charged, usage, charge)
 
     def count_failed(
         self, now: float, whose: Attribution, error: LastError, *, retried: bool
     ) -> None:
         """Add one attempt that failed, for a request that ended at `now` (Unix seconds); `retried`:
         another attempt followed."""
-        sums = self._sums(now, whose)
-        sums.attempts += 1
-        sums.failed += 1
-        sums.retries += retried
+        used = self._sums(now, whose)[0]
+        used.attempts += 1
+        used.failed += 1
+        used.retries += retried
         self._last_errors[whose.account] = error
         self._add_errors(ErrorKey(self._hour, whose.account, error.kind), 1)
 
-    def _sums(self, now: float, whose: Attribution) -> UsageCount:
+    def _sums(self, now: float, whose: Attribution, charge: Charge | None = None) -> _Sums:
         """The sums of the hour of `now` that a request belongs to."""
-        hour = int(now) // _HOUR_S * _HOUR_S
-        if hour != self._hour:
-            self._begin_hour(hour)
-        model, user, tags = self._names(whose)
-        key = (
-            hour,
-            whose.account,
-            whose.client,
-            model,
-            whose.route,
-            whose.upstream,
-            whose.team,
-            user,
-            tags,
-        )
-        sums = self._counts.get(key)
-        return self._begin(key) if sums is None else sums
+        if not self._hour <= now < self._hour + _HOUR_S:
+            self._begin_hour(int(now) // _HOUR_S * _HOUR_S)
+        basis = None
+        if charge is not None:
+            basis = charge.basis
+            if charge.cost is None and basis.prices:
+                # There is a price, and nobody would pay it: it must not be charged later either.
+                basis = _without_model(basis)
+        return self._found.get((whose, basis)) or self._find(whose, basis)
 
-    def _names(self, whose: Attribution) -> tuple[str, str, str]:
-        """The names to count its model, end user and tags under, which clients choose."""
+    def _find(self, whose: Attribution, basis: Basis | None) -> _Sums:
         model, user, tags = whose.model, whose.user, whose.tags
-        name = self._models.get(model)
-        if name is None:
-            name = self._admit(model)
+        if model and model not in self._known:
+            model = _admitted(self._models, model[:_LONGEST_NAME], MOST_MODELS)
         if user:
             user = _admitted(self._users, user, MOST_USERS)
         if tags:
             tags = _admitted(self._tags, tags, MOST_TAGS)
-        return name, user, tags
+        hour, account, client, route = self._hour, whose.account, whose.client, whose.route
+        upstream, team = whose.upstream, whose.team
+        key = (hour, account, client, model, route, upstream, team, user, tags)
+        used, charged = self._counts.get(key) or self._begin(key), None
+        if basis is not None:
+            priced = (hour, account, client, model, route, team, user, tags, basis)
+            charged = self._charges.get(priced)
+            if charged is None:
+                if model == OTHER or len(self._charges) >= MOST_COUNTS:
+                    # Sums of several models cannot be repriced by model.
+                    whole = _without_model(basis)
+                    priced = (hour, account, client, OTHER, route, team, "", "", whole)
+                charged = self._charges.setdefault(priced, ChargeCount())
+        if len(self._found) >= MOST_COUNTS:
+            self._found.clear()
+        found = self._found[whose, basis] = used, charged
+        return found
 
     def _add_errors(self, key: ErrorKey, count: int) -> None:
         if key in self._errors or len(self._errors) < _MOST_ERRORS:
@@ -184,6 +203,7 @@ class Meter:
 
     def _begin_hour(self, hour: int) -> None:
         self._hour = hour
+        self._found.clear()
         self._models.clear()
         self._users.clear()
         self._tags.clear()
@@ -200,43 +220,10 @@ class Meter:
             self._add_errors(key, count)
         self._last_errors = {**last, **self._last_errors}
 
-    def charge(self, now: float, whose: Attribution, usage: Usage, charge: Charge) -> None:
-        """Add what one answer costs, whose request was counted."""
-        name, user, tags = self._names(whose)
-        basis = charge.basis
-        believed = charge.cost is not None or not basis.prices
-        if not believed:
-            # There is a price, and nobody would pay it: it must not be charged later either.
-            basis = Basis(basis.upstream, OTHER, prices=basis.prices)
-        hour = int(now) // _HOUR_S * _HOUR_S
-        account, client, route, team = whose.account, whose.client, whose.route, whose.team
-        key = (hour, account, client, name, route, team, user, tags, basis)
-        sums = self._charges.get(key)
-        if sums is None:
-            if name == OTHER or len(self._charges) >= MOST_COUNTS:
-                # Sums of several models cannot be repriced by model.
-                basis = Basis(basis.upstream, OTHER, prices=basis.prices)
-                key = (hour, account, client, OTHER, route, team, "", "", basis)
-            sums = self._charges.setdefault(key, ChargeCount())
-        sums.requests += 1
-        if not believed:
-            sums.unpriced += 1
-            return
-        sums.input += usage.input
-        sums.output += usage.output
-        sums.cached += usage.cached or 0
-        sums.cache_write += usage.cache_write or 0
-        sums.cache_write_1h += usage.cache_write_1h or 0
-        sums.reasoning += usage.reasoning or 0
-        sums.searches += usage.searches or 0
-        if charge.cost is None:
-            sums.unpriced += 1
-        else:
-            sums.cost += charge.cost
-
     def take_charges(self) -> dict[ChargeKey, ChargeCount]:
         """Everything charged since the last call."""
         taken, self._charges = self._charges, {}
+        self._found.clear()
         return {
             ChargeKey(*key[:5], *key[8], team=key[5], user=key[6], tags=key[7]): sums
             for key, sums in taken.items()
@@ -253,6 +240,7 @@ class Meter:
     def take(self) -> dict[UsageKey, UsageCount]:
         """Everything counted since the last call."""
         taken, self._counts = self._counts, {}
+        self._found.clear()
         return {UsageKey(*key): sums for key, sums in taken.items()}
 
     def restore(self, usage: Mapping[UsageKey, UsageCount]) -> None:
@@ -273,12 +261,6 @@ class Meter:
         sums = self._counts[key] = UsageCount()
         return sums
 
-    def _admit(self, model: str) -> str:
-        """The name to count a model under: its own as long as there is room for one."""
-        if model in self._known or not model:
-            return model
-        return _admitted(self._models, model[:_LONGEST_NAME], MOST_MODELS)
-
 
 def _admitted(names: dict[str, str], name: str, most: int) -> str:
     """What to count `name` under, which a client chose: itself as long as there is room for it
@@ -292,9 +274,31 @@ def _admitted(names: dict[str, str], name: str, most: int) -> str:
     return name
 
 
-def _add_tokens(sums: UsageCount, usage: Usage) -> None:
+def _without_model(basis: Basis) -> Basis:
+    return Basis(basis.upstream, OTHER, prices=basis.prices)
+
+
+def _add_charge(sums: ChargeCount, usage: Usage, charge: Charge) -> None:
+    sums.requests += 1
+    if charge.cost is not None:
+        sums.cost += charge.cost
+    else:
+        sums.unpriced += 1
+        if charge.basis.prices:
+            return
+    _add_tokens(sums, usage)
+    if usage.cache_write_1h:
+        sums.cache_write_1h += usage.cache_write_1h
+    if usage.searches:
+        sums.searches += usage.searches
+
+
+def _add_tokens(sums: UsageCount | ChargeCount, usage: Usage) -> None:
     sums.input += usage.input
     sums.output += usage.output
-    sums.cached += usage.cached or 0
-    sums.cache_write += usage.cache_write or 0
-    sums.reasoning += usage.reasoning or 0
+    if usage.cached:
+        sums.cached += usage.cached
+    if usage.cache_write:
+        sums.cache_write += usage.cache_write
+    if usage.reasoning:
+        sums.reasoning += usage.reasoning

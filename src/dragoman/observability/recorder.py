@@ -161,24 +161,20 @@ class RequestRecorder:
             if one.usage is None:
                 continue
             whose = _attribution(route, record, one.account, one.upstream)
-            meter.count_in_vain(now, whose, one.usage)
-            if one.charge is not None:
-                meter.charge(now, whose, one.usage, one.charge)
+            meter.count_in_vain(now, whose, one.usage, one.charge)
         # Limits do not count what reached no upstream: such rows have no account.
         account = record.account if record.is_reached else ""
-        whose = _attribution(route, record, account, record.upstream)
         meter.count(
             now,
-            whose,
+            _attribution(route, record, account, record.upstream),
             record.usage,
             seconds * 1000,
+            charge=record.charge,
             failed=bool(record.error) and record.error != CLIENT_GONE,
             metered=metered,
             estimated=record.estimated,
             attempts=record.attempts - len(record.failed),
         )
-        if metered and record.charge is not None and record.usage is not None:
-            meter.charge(now, whose, record.usage, record.charge)
 
     def _family(self, path: str) -> str:
         """The name under which requests for a path of no fixed route are counted."""
