@@ -149,10 +149,10 @@ class Metrics:
                 if usage is not None and usage.output > 1:
                     sums.per_token.observe(PER_TOKEN, (seconds - first_byte) / (usage.output - 1))
         if usage is not None:
-            _spend(sums, key, usage, record.charge)
+            _spend(sums, usage, record.charge, key)
         for one in record.in_vain:
             if one.usage is not None:
-                _spend(self._model(one.upstream, one.model), key, one.usage, one.charge)
+                _spend(self._model(one.upstream, one.model), one.usage, one.charge, key)
 
     def _model_and_key(
         self, upstream: str, model: str, caller: str
@@ -191,10 +191,10 @@ class Metrics:
         if record.first_at:
             found.first[bisect_left(LATENCIES, record.first_at - record.started)] += 1
         if usage is not None:
-            _add(found, usage, record.charge)
+            _spend(found, usage, record.charge)
         for one in record.in_vain:
             if one.usage is not None:
-                _add(self._outcomes(one.upstream), one.usage, one.charge)
+                _spend(self._outcomes(one.upstream), one.usage, one.charge)
 
     def _outcomes(self, upstream: str) -> Outcomes:
         found = self.counts.outcomes.get(upstream)
@@ -275,26 +275,28 @@ def _other(upstream: str, model: str) -> str:
     return OTHER
 
 
-def _spend(sums: ModelCounts, key: KeyCounts, usage: Usage, charge: Charge | None) -> None:
-    key.input += usage.input
-    key.output += usage.output
-    if cost := _add(sums, usage, charge):
-        key.cost = min(key.cost + cost, _MOST_COST)
-
-
-def _add(sums: ModelCounts | Outcomes, usage: Usage, charge: Charge | None) -> int:
-    """Add what one answer used, and what that cost; returns the cost, 0 if it is not known."""
-    tokens = sums.tokens
-    tokens[0] += usage.input
-    tokens[3] += usage.output
+def _spend(
+    sums: ModelCounts | Outcomes,
+    usage: Usage,
+    charge: Charge | None,
+    key: KeyCounts | None = None,
+) -> None:
+    """Add what one answer used, and what that cost, to sums and to those of a client key."""
+    prompt, output, tokens = usage.input, usage.output, sums.tokens
+    tokens[0] += prompt
+    tokens[3] += output
     if usage.cached:
         tokens[1] += usage.cached
     if usage.cache_write:
         tokens[2] += usage.cache_write
     if usage.reasoning:
         tokens[4] += usage.reasoning
+    if key is not None:
+        key.input += prompt
+        key.output += output
     if charge is None or charge.cost is None:
         sums.unpriced += 1
-        return 0
+        return
     sums.cost = min(sums.cost + charge.cost, _MOST_COST)
-    return charge.cost
+    if key is not None:
+        key.cost = min(key.cost + charge.cost, _MOST_COST)
