@@ -85,6 +85,7 @@ async def test_concurrent_calls_have_connections_of_their_own(client: UpstreamCl
         b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
         b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok",
         OK + b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n",
+        OK + b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 4\r\n\r\nidle",
         OK + b"HT",
     ],
 )

@@ -64,7 +64,7 @@ class _ObservedResponse(UpstreamResponse):
     __slots__ = ("_answer", "_events", "_observer", "_rest")
 
     def __init__(self, answer: UpstreamResponse, observer: UpstreamObserver) -> None:
-        super().__init__(answer._incoming, answer.headers, answer._inflater)
+        super().__init__(answer._incoming)
         self._answer = answer  # its connection lasts as long as it
         self._observer = observer
         self._events: deque[bytes] = deque()

@@ -5,27 +5,25 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from copy import copy
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
 from dragoman.http.clock import Clock
-from dragoman.http.decoding import BadCoding, unpacker_for
 from dragoman.http.turns import Turns
 from dragoman.upstream.connection import MISDIRECTED, READ_BUFFER, Connection
 from dragoman.upstream.connection_pool import ConnectionPool
 from dragoman.upstream.dial import dial
 from dragoman.upstream.errors import (
-    BadAnswer,
-    CallError,
     ConnectFailed,
     ConnectionReset,
     ConnectTimeout,
     ProxyFailed,
     TotalTimeout,
 )
-from dragoman.upstream.headers import Headers
 from dragoman.upstream.incoming import IncomingResponse
 from dragoman.upstream.request import (
     Prepared,
@@ -154,17 +152,17 @@ class UpstreamClient:
             raise RuntimeError("the upstream client is not started, or closed")
         call = prepared(request)
         total = request.timeouts.total
-        total_at = self._loop.time() + total if total else 0.0
+        total_at = self._loop.time() + total if total else inf
         if request.socket is not None:
             answer = await self._send_by_socket(
                 request.socket, request, total_at, silent_s, on_silent, caller
             )
             if answer is not None:
-                return _response(answer, forwarded=False)
+                return UpstreamResponse(answer)
         head = render_head(request, call.lines)
         if request.source is not None:
             incoming = await self._upload(request, call, head, total_at, caller)
-            return _response(incoming, forwarded=call.forwarded)
+            return UpstreamResponse(incoming, forwarded=call.forwarded)
 
         timeouts = request.timeouts
         pooled = None if request.once else self._pool.take(call.key)
@@ -173,17 +171,20 @@ class UpstreamClient:
             if caller is not None:
                 caller.is_called = True
             incoming = IncomingResponse(
-                self.clock, timeouts, total_at, connection, silent_s, on_silent
+                self._loop, timeouts, total_at, connection, silent_s, on_silent
             )
             connection.begin(incoming, head, request.body)
             try:
-                await incoming.head()
-                if pooled is None or incoming.status != MISDIRECTED:
-                    return _response(incoming, forwarded=call.forwarded)
+                error = await incoming.head
+            except asyncio.CancelledError:
                 incoming.close()
-            except ConnectionReset:
-                if pooled is None or incoming.received:
-                    raise
+                raise
+            if error is None and (pooled is None or incoming.status != MISDIRECTED):
+                return UpstreamResponse(incoming, forwarded=call.forwarded)
+            is_stale = isinstance(error, ConnectionReset) and not incoming.received
+            if error is not None and (pooled is None or not is_stale):
+                raise copy(error)
+            incoming.close()
             pooled = None
 
     async def _upload(
@@ -203,7 +204,7 @@ class UpstreamClient:
         connection = await self._open(call, timeouts, total_at)
         # Its limit begins when all was sent; before, nobody can have received the request.
         sending = replace(timeouts, first_byte=0.0)
-        incoming = IncomingResponse(self.clock, sending, total_at, connection)
+        incoming = IncomingResponse(self._loop, sending, total_at, connection)
 
         def sent() -> None:
             incoming.on_sent(timeouts.first_byte)
@@ -236,7 +237,7 @@ class UpstreamClient:
         def begin(connection: SocketConnection) -> IncomingResponse:
             if caller is not None:
                 caller.is_called = True
-            return IncomingResponse(self.clock, limits, total_at, connection, silent_s, on_silent)
+            return IncomingResponse(self._loop, limits, total_at, connection, silent_s, on_silent)
 
         return await self._sockets.send(
             use,
@@ -259,17 +260,17 @@ class UpstreamClient:
         call, limits = prepared(request), request.timeouts
         if call.forwarded:
             raise ProxyFailed("a proxy that forwards requests carries no WebSocket to http:// URLs")
-        socket = await self._dial(call, limits, 0.0, lambda: RelayedSocket(self.clock, self._lost))
+        socket = await self._dial(call, limits, inf, lambda: RelayedSocket(self.clock, self._lost))
         await socket.open(render_head(request, call.lines)[:-2], limits.connect or HANDSHAKE_S)
         return socket
 
     async def _dial(
         self, call: Prepared, limits: Timeouts, total_at: float, make: Callable[[], C]
     ) -> C:
-        connect_at = self._loop.time() + limits.connect if limits.connect else 0.0
-        deadline = min((at for at in (connect_at, total_at) if at), default=None)
+        deadline = min(total_at, self._loop.time() + (limits.connect or inf))
         try:
-            connection = await dial(call, self._context, make, deadline)
+            at = None if deadline == inf else deadline
+            connection = await dial(call, self._context, make, at)
         except TimeoutError:
             if deadline == total_at:
                 raise TotalTimeout(f"the call took longer than {limits.total:g} s") from None
@@ -317,20 +318,3 @@ def tls_context(tls: TlsSettings) -> ssl.SSLContext:
         context.load_cert_chain(tls.certificate, password="")
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _response(incoming: IncomingResponse, *, forwarded: bool) -> UpstreamResponse:
-    headers = Headers(incoming.raw_headers)
-    inflater = None
-    try:
-        if forwarded and incoming.status == 407:
-            raise ProxyFailed("the proxy wants an authentication that was not given, or refused it")
-        if b"content-encoding" in dict(incoming.raw_headers):
-            inflater = unpacker_for(",".join(headers.get_all("content-encoding")))
-    except BadCoding as error:
-        incoming.close()
-        raise BadAnswer(f"the answer has {error}") from None
-    except CallError:
-        incoming.close()
-        raise
-    return UpstreamResponse(incoming, headers, inflater)

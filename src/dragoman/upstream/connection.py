@@ -10,7 +10,7 @@ from dragoman.http.sending import unread_bytes
 from dragoman.http.turns import Turns
 from dragoman.upstream.dial import notice_vanished
 from dragoman.upstream.errors import BadAnswer, ConnectionReset
-from dragoman.upstream.incoming import IncomingResponse
+from dragoman.upstream.incoming import Carrier, IncomingResponse
 
 READ_BUFFER = 128 * 1024
 """Bytes read from a socket at once, at most, of a body that is passed on as it is."""
@@ -38,7 +38,7 @@ class BodySender(Protocol):
         """The connection is gone."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(asyncio.BufferedProtocol, Carrier):
     """A keep-alive connection that carries one exchange at a time.
 
     It reads into a buffer that all connections of a client share: the parser copies what outlives
@@ -69,8 +69,11 @@ class Connection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser
-        self._incoming: IncomingResponse | None = None
-        self._informational = False
+        self._headers: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        """Pieces of a body that one read brought."""
+        # The parser calls it for each of them.
+        self.on_body = self._body.append
         self._unsent: memoryview | None = None
         """What is left of a large body; None if nothing is."""
         self._full = False
@@ -170,6 +173,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._unsent = None
+        self._stop_timer()
         # It references this connection.
         del self._parser
         incoming, self._incoming = self._incoming, None
@@ -190,16 +194,23 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         incoming.received += nbytes
-        if not incoming.has_head and incoming.received > _HEAD_LIMIT + SHORT_READ:
-            incoming.fail(BadAnswer("the head of the answer is too large"))
-            return
+        bad = ""
         try:
             self._parser.feed_data(self._buffer[:nbytes])
-            incoming.on_read()
         except httptools.HttpParserUpgrade:
-            incoming.fail(BadAnswer("the upstream switched to another protocol"))
+            bad = "the upstream switched to another protocol"
         except httptools.HttpParserError as error:
-            incoming.fail(BadAnswer(f"the answer is not HTTP/1.1: {error}"))
+            bad = f"the answer is not HTTP/1.1: {error}"
+        if not incoming.has_head:
+            if incoming.received > _HEAD_LIMIT:
+                bad = bad or "the head of the answer is too large"
+        elif self._headers:
+            # Trailers: nothing reads them.
+            self._headers.clear()
+        if self._body and not incoming.complete:
+            incoming.on_read(self._body)
+        if bad:
+            incoming.fail(BadAnswer(bad))
             self.abort()
         if nbytes >= SHORT_READ and nbytes >= len(self.get_buffer(-1)) and self.is_open:
             # uvloop reads on while the buffer comes full, up to 32 times: others go first.
@@ -220,39 +231,30 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        incoming = self._incoming
-        # Trailers come after the head; nothing reads them.
-        if incoming is not None and not incoming.has_head:
-            incoming.raw_headers.append((name.lower(), value))
+        headers, name = self._headers, name.lower()
+        headers[name] = b"%b, %b" % (headers[name].strip(), value) if name in headers else value
 
     def on_headers_complete(self) -> None:
-        incoming = self._incoming
-        if incoming is None:
-            return
-        status = self._parser.get_status_code()
-        self._informational = 100 <= status < 200
-        if self._informational:
-            incoming.raw_headers.clear()
-            return
-        incoming.on_head(status)
-
-    def on_body(self, data: bytes) -> None:
-        if self._incoming is not None:
-            self._incoming.on_body(data)
+        incoming, status = self._incoming, self._parser.get_status_code()
+        if incoming is not None and status // 100 != 1:
+            incoming.on_head(status, self._headers)
+        self._headers = {}
 
     def on_message_complete(self) -> None:
-        incoming = self._incoming
-        if incoming is None or self._informational:
+        incoming, transport = self._incoming, self._transport
+        if incoming is None or transport is None or not incoming.has_head:
             return
         self._incoming = None
-        incoming.on_complete()
-        transport = self._transport
-        if transport is None:
-            return
-        # An upstream that answers before it has read the request is not waited for.
-        is_sending = self._unsent is not None or self.sender is not None
-        unread = is_sending or transport.get_write_buffer_size()
-        if unread or incoming.status == MISDIRECTED or not self._parser.should_keep_alive():
+        incoming.complete = True
+        incoming.on_read(self._body)
+        if (
+            self._unsent is not None
+            # An upstream that answers before it has read the request is not waited for.
+            or self.sender is not None
+            or transport.get_write_buffer_size()
+            or incoming.status == MISDIRECTED
+            or not self._parser.should_keep_alive()
+        ):
             transport.abort()
             return
         if incoming.paused:

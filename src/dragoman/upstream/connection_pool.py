@@ -30,12 +30,10 @@ class ConnectionPool:
     def take(self, key: Hashable) -> Connection | None:
         """An open idle connection, None where there is none."""
         idle = self._idle.get(key)
-        oldest = self._loop.time() - self._expiry
         while idle:
             connection = idle.pop()
-            if connection.is_open and connection.idle_since >= oldest:
+            if connection.is_open:
                 return connection
-            connection.abort()
         return None
 
     def put(self, key: Hashable, connection: Connection) -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 
-from dragoman.http.decoding import BadCoding, CutOff, Unpacker
-from dragoman.upstream.errors import BadAnswer, BodyTooLarge, CallError, Truncated
+from dragoman.http.decoding import BadCoding, CutOff, Unpacker, unpacker_for
+from dragoman.upstream.errors import BadAnswer, BodyTooLarge, CallError, ProxyFailed, Truncated
 from dragoman.upstream.headers import Headers
 from dragoman.upstream.incoming import IncomingResponse
 
@@ -26,15 +26,27 @@ class UpstreamResponse:
 
     __slots__ = ("__weakref__", "_incoming", "_inflater", "_pieces", "headers", "status")
 
-    def __init__(
-        self, incoming: IncomingResponse, headers: Headers, inflater: Unpacker | None
-    ) -> None:
-        self.status: int = incoming.status
-        self.headers: Headers = headers
-        """As received: `content-length` and `content-encoding` describe the coded body."""
+    def __init__(self, incoming: IncomingResponse, *, forwarded: bool = False) -> None:
+        """`forwarded`: a proxy was to forward the request, and may have answered it.
+
+        Raises:
+            CallError: the proxy did, or the body has a coding that cannot be undone.
+        """
         self._incoming = incoming
-        self._inflater = inflater
+        self.status: int = incoming.status
+        self.headers = Headers(incoming.raw_headers)
+        """As received: `content-length` and `content-encoding` describe the coded body."""
+        self._inflater: Unpacker | None = None
         self._pieces = _NO_PIECES
+        if forwarded and self.status == 407:
+            self.close()
+            raise ProxyFailed("the proxy wants an authentication that was not given, or refused it")
+        if b"content-encoding" in incoming.raw_headers:
+            try:
+                self._inflater = unpacker_for(self.headers["content-encoding"])
+            except BadCoding as error:
+                self.close()
+                raise BadAnswer(f"the answer has {error}") from None
 
     def __del__(self) -> None:
         """Close the connection of an answer that was dropped."""
@@ -79,26 +91,26 @@ class UpstreamResponse:
             BodyTooLarge: there are more; the connection is closed.
             CallError: the body is not complete.
         """
-        incoming = self._incoming
-        if incoming.complete and self._inflater is None:
-            parts = [incoming.take()]
-            size = len(parts[0])
-        else:
-            parts = []
-            declared = "".join(self.headers.get_all("content-length"))
-            size = int(declared) if declared.isdecimal() and self._inflater is None else 0
-            if size <= limit:
-                size = 0
-                async for chunk in self:
-                    size += len(chunk)
-                    if size > limit:
-                        break
-                    reserve(len(chunk))
-                    parts.append(chunk)
-        if size > limit:
-            self.close()
-            raise BodyTooLarge(f"the answer is larger than {limit} bytes")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        if self._incoming.complete and self._inflater is None:
+            data = self._incoming.take()
+            if len(data) > limit:
+                raise self._too_large(limit)
+            return data
+        declared = self.headers.get("content-length", "") if self._inflater is None else ""
+        if declared.isdecimal() and int(declared) > limit:
+            raise self._too_large(limit)
+        size, parts = 0, []
+        async for chunk in self:
+            size += len(chunk)
+            if size > limit:
+                raise self._too_large(limit)
+            reserve(len(chunk))
+            parts.append(chunk)
+        return b"".join(parts)
+
+    def _too_large(self, limit: int) -> BodyTooLarge:
+        self.close()
+        return BodyTooLarge(f"the answer is larger than {limit} bytes")
 
     def __aiter__(self) -> "UpstreamResponse":
         return self

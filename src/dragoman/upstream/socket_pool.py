@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from copy import copy
 from functools import partial
 
 from msgspec.structs import replace
@@ -78,16 +80,17 @@ class SocketPool:
             connection.begin(incoming, call, message, use.reserve, request.timeouts.idle)
             use.on_begin(call, partial(connection.send_more, incoming))
             try:
-                await incoming.head()
-            except MessageTooLarge:
-                return None
-            except Restart:
-                pass
-            except ConnectionReset:
-                if incoming.received or not is_reused:
-                    raise
-            else:
+                error = await incoming.head
+            except asyncio.CancelledError:
+                incoming.close()
+                raise
+            if error is None:
                 return incoming
+            if isinstance(error, MessageTooLarge):
+                return None
+            is_stale = isinstance(error, ConnectionReset) and is_reused and not incoming.received
+            if not is_stale and not isinstance(error, Restart):
+                raise copy(error)
             connection, message, is_reused = None, None, False
         return None
 

@@ -10,7 +10,7 @@ from dragoman.http.clock import Clock, Timeout
 from dragoman.upstream.client_socket import SMALL, ClientSocket, no_reservation
 from dragoman.upstream.dial import notice_vanished
 from dragoman.upstream.errors import BadAnswer, CallError, IdleTimeout
-from dragoman.upstream.incoming import IncomingResponse
+from dragoman.upstream.incoming import Carrier, IncomingResponse
 from dragoman.upstream.request import SocketCall, SocketContext, SocketFailure
 
 _PING_S = 20.0
@@ -28,7 +28,7 @@ class MessageTooLarge(CallError):
     """The upstream accepts no message of this size."""
 
 
-class SocketConnection(ClientSocket):
+class SocketConnection(ClientSocket, Carrier):
     """A connection that carries one response at a time. It is read also while it is idle.
 
     It feeds an `IncomingResponse` with the answer that POST would have had.
@@ -48,7 +48,9 @@ class SocketConnection(ClientSocket):
         self.expiry: Timeout | None = None
         self._on_free = on_free
         self._on_lost = on_lost
-        self._incoming: IncomingResponse | None = None
+        self._loop = clock.loop
+        self._events: list[bytes] = []
+        """What came of the answer's body in one read."""
         self._call: SocketCall | None = None
         self._idle_s = 0.0
         """Seconds within an answer without any byte after which the call fails; 0 for no limit."""
@@ -108,6 +110,7 @@ class SocketConnection(ClientSocket):
         for timeout in (self._watch, self._following):
             if timeout is not None:
                 timeout.cancel()
+        self._stop_timer()
         super().connection_lost(exc)
 
     def _on_gone(self) -> None:
@@ -117,8 +120,8 @@ class SocketConnection(ClientSocket):
         return self._incoming is not None and self._incoming.paused
 
     def _on_handled(self) -> None:
-        if self._incoming is not None:
-            self._incoming.on_read()
+        if self._incoming is not None and self._events:
+            self._incoming.on_read(self._events)
         if self._is_paused():
             return
         if self._wire_bytes:
@@ -144,6 +147,7 @@ class SocketConnection(ClientSocket):
     def _closed(self, payload: bytes) -> None:
         incoming, self._incoming = self._incoming, None
         if incoming is not None:
+            incoming.on_read(self._events)
             if payload and Close.parse(payload).code == _TOO_BIG and not incoming.has_head:
                 incoming.fail(MessageTooLarge("the request is too large for a message"))
             incoming.on_lost(ConnectionError())
@@ -198,21 +202,20 @@ class SocketConnection(ClientSocket):
         if incoming.has_head:
             self._pass(incoming, error.event)
         else:
-            incoming.raw_headers += [(b"content-type", b"application/json"), *error.headers]
-            incoming.on_head(error.status)
-            incoming.on_body(error.body)
+            headers = {b"content-type": b"application/json", **dict(error.headers)}
+            incoming.on_head(error.status, headers)
+            self._events.append(error.body)
         self._complete(incoming)
         self.abort()
 
     def _pass(self, incoming: IncomingResponse, events: bytes) -> None:
         if not incoming.has_head:
-            incoming.raw_headers.append((b"content-type", b"text/event-stream"))
-            incoming.on_head(200)
-        incoming.on_body(events)
+            incoming.on_head(200, {b"content-type": b"text/event-stream"})
+        self._events.append(events)
 
     def _complete(self, incoming: IncomingResponse) -> None:
         self._incoming = None
-        incoming.on_read()
-        incoming.on_complete()
+        incoming.complete = True
+        incoming.on_read(self._events)
         if incoming.paused:
             self.pause(False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from copy import copy
 
 from dragoman.upstream.connection import Connection
-from dragoman.upstream.errors import CallError, SendTimeout
+from dragoman.upstream.errors import SendTimeout
 from dragoman.upstream.incoming import IncomingResponse
 from dragoman.upstream.request import BodySource
 
@@ -52,15 +53,14 @@ class Upload:
             Exception: of the source: the body will not come. The connection is closed.
         """
         try:
-            await self._incoming.head()
-        except CallError:
-            self._task.cancel()
-            if self._error is not None:
-                raise self._error from None
-            raise
+            error = await self._incoming.head
         except BaseException:
             self._task.cancel()
+            self._incoming.close()
             raise
+        if error is not None:
+            self._task.cancel()
+            raise self._error or copy(error)
         if not 200 <= self._incoming.status < 300:
             self._task.cancel()
 
