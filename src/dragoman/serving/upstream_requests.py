@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Literal
+
+from msgspec.structs import replace
 
 import dragoman
 from dragoman.accounts.credentials.account_credentials import Credentials, NoCredential
@@ -18,7 +21,14 @@ from dragoman.config import Account, Secret, Upstream
 from dragoman.config.credentials import secrets_of
 from dragoman.protocols.base import ModelList, auth_header
 from dragoman.serving.failures import Failure, Unauthorised
-from dragoman.upstream.request import BodySource, SocketUse, Timeouts, TlsSettings, UpstreamRequest
+from dragoman.upstream.request import (
+    BodySource,
+    SocketUse,
+    Timeouts,
+    TlsSettings,
+    UpstreamRequest,
+    prepared,
+)
 from dragoman.upstream.urls import join_url, parse_url, unversioned
 
 _USER_AGENT = f"dragoman/{dragoman.__version__}"
@@ -28,8 +38,10 @@ Header = tuple[str, str]
 _SOCKET_IDLE = 3.0
 """How many times `idle_s` an answer over WebSocket may be silent while pings are answered."""
 _MOST_MADE = 16_384
-"""Accounts whose constant request parts are cached, about 1 KB each. Where accounts take turns, a
-bound below their number would build them anew for every request."""
+"""Accounts whose constant request parts are cached. Where accounts take turns, a bound below their
+number would build them anew for every request."""
+_MOST_KINDS = 32
+"""Requests of one account that differ in more than their bodies, about 1 KB each."""
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 _METHODS: dict[str, Method] = {
@@ -38,6 +50,14 @@ _METHODS: dict[str, Method] = {
     "POST": "POST",
     "DELETE": "DELETE",
 }
+
+_JSON: tuple[Header, ...] = (("accept", "application/json"),)
+_ANY: tuple[Header, ...] = (("accept", "application/json, text/event-stream"),)
+_WHOLE: tuple[Header, ...] = (("content-type", "application/json"), *_JSON)
+_STREAMED: tuple[Header, ...] = (
+    ("content-type", "application/json"),
+    ("accept", "text/event-stream"),
+)
 
 _SCHEMES = ("bearer", "basic", "token")
 
@@ -103,10 +123,10 @@ class UpstreamRequestBuilder:
         "_base_url",
         "_defaults",
         "_fixed",
+        "_made",
         "_masked",
         "_names",
         "_proxy",
-        "_ready",
         "_secrets",
         "is_ready",
         "mask",
@@ -137,8 +157,8 @@ class UpstreamRequestBuilder:
         self.mask = Mask(self._secrets)
         self._masked: Credential | None = None
         self._fixed = headers
-        self._ready: dict[bool, tuple[Header, ...]] = {}
         self._proxy = common.proxy if account.proxy is None else account.proxy.reveal()
+        self._made = lru_cache(_MOST_KINDS)(self._empty)
 
     @property
     def signs_bodies(self) -> bool:
@@ -219,41 +239,26 @@ class UpstreamRequestBuilder:
         Raises:
             Unauthorised: the account has credentials, and `ready` was not awaited.
         """
-        passed: dict[str, Header] = {}
-        if route is not None:
-            passed = {name: (name, value) for name, value in route.items()}
-            passed = {name: header for name, header in passed.items() if name not in self._names}
-        if client:
-            passed |= {
-                name: (name, value) for name, value in client.items() if name not in self._names
-            }
-        if idempotency_key:
+        passed: tuple[Header, ...] = ()
+        if route or client or idempotency_key:
             name = self._defaults.upstream.endpoint.idempotency_key
-            if name and name not in self._names:
-                passed[name] = (name, idempotency_key)
-        headers = self._ready.get(stream)
-        if passed or headers is None:
-            headers = tuple((_body_headers(stream) | self._fixed | passed).values())
-            if not passed:
-                self._ready[stream] = headers
+            key = {name: idempotency_key} if name and idempotency_key else None
+            passed = self._passed(route, client, key)
         base_url = unversioned(self._base_url) if is_root else ""
+        own = _STREAMED if stream else _WHOLE
         return self._request(
-            method, path, headers, body, proxy=proxy, socket=socket, base_url=base_url
+            self._made(method, path, "", own, passed, proxy, base_url), body, socket
         )
 
     def get(self, path: str, query: str = "", proxy: Secret | None = None) -> UpstreamRequest:
         """A GET of `path` (below the protocol's version); `proxy` as for `post`."""
-        headers = {"accept": ("accept", "application/json")} | self._fixed
-        return self._request("GET", path, tuple(headers.values()), b"", query, proxy)
+        return self._request(self._made("GET", path, query, _JSON, (), proxy, ""), b"")
 
     def list_models(self, form: ModelList, proxy: Secret | None) -> UpstreamRequest:
         """A GET of the list of models that has this form."""
-        if form.base_url is None:
-            return self.get(form.path, form.query, proxy)
-        headers = {"accept": ("accept", "application/json")} | self._fixed
-        base_url = form.base_url(self._base_url)
+        base_url = "" if form.base_url is None else form.base_url(self._base_url)
         return self._request(
-            "GET", form.path, tuple(headers.values()), b"", form.query, proxy, base_url=base_url
+            self._made("GET", form.path, form.query, _JSON, (), proxy, base_url), b""
         )
 
     def bodyless(
@@ -267,62 +272,77 @@ class UpstreamRequestBuilder:
     ) -> UpstreamRequest:
         """A request without a body, with a query string as it is in URLs; `client` and `is_root`
         are as for `post`."""
-        headers = {"accept": ("accept", "application/json, text/event-stream")} | self._fixed
-        headers |= {
-            name: (name, value) for name, value in (client or {}).items() if name not in self._names
-        }
-        kind = _METHODS[method]
         base_url = unversioned(self._base_url) if is_root else ""
-        return self._request(kind, path, tuple(headers.values()), b"", query, base_url=base_url)
+        kind, passed = _METHODS[method], self._passed(client)
+        return self._request(self._made(kind, path, query, _ANY, passed, None, base_url), b"")
 
-    def _request(
+    def _passed(self, *given: Mapping[str, str] | None) -> tuple[Header, ...]:
+        """Headers that are sent as they are given, but for what the configuration sets. Of two with
+        one name the second is."""
+        passed = {
+            name: value
+            for headers in given
+            for name, value in (headers or {}).items()
+            if name not in self._names
+        }
+        return tuple(passed.items())
+
+    def _empty(
         self,
         method: Method,
         path: str,
-        headers: tuple[Header, ...],
-        body: bytes | BodySource,
-        query: str = "",
-        proxy: Secret | None = None,
-        socket: SocketUse | None = None,
-        base_url: str = "",
+        query: str,
+        own: tuple[Header, ...],
+        passed: tuple[Header, ...],
+        proxy: Secret | None,
+        base_url: str,
     ) -> UpstreamRequest:
-        """`base_url` is that of a path that is not below the version of the protocol."""
+        """A request without its body, and without what authorises it alone. `own` are headers that
+        the configuration may replace, and `passed` such as it does not. `base_url` is that of a
+        path that is not below the version of the protocol, empty for one that is.
+
+        Raises:
+            ValueError: URL, proxy or a header cannot be used.
+        """
         if "?" in path:
-            path, _, own = path.partition("?")
-            query = f"{own}&{query}" if own and query else own or query
-        if base_url:
-            url = join_url(base_url, path, query)
-        else:
-            url = join_url(self._base_url, self._defaults.version + path, query)
-        authorisation: tuple[Header, ...] = ()
-        held = body if isinstance(body, bytes) else b""
-        if self._authoriser is not None:
-            try:
-                credential = self._authoriser.usable()
-            except NoCredential as error:
-                raise Unauthorised(str(error)) from None
-            authorisation = credential.headers
-            if credential.keys is not None:
-                target = parse_url(url)
-                signed = signed_headers(target.authority, headers)
-                signable = Signable(method, target.path, signed, held)
-                authorisation = self._authoriser.sign(credential.keys, signable)
-            if self._masked is not credential:
-                self._masked = credential
-                self.mask = Mask((*self._secrets, *self._authoriser.secrets()))
-        return UpstreamRequest(
+            path, _, asked = path.partition("?")
+            query = f"{asked}&{query}" if asked and query else asked or query
+        if not base_url:
+            base_url, path = self._base_url, self._defaults.version + path
+        headers = {name: (name, value) for name, value in own} | self._fixed
+        headers |= {header[0]: header for header in passed}
+        request = UpstreamRequest(
             method=method,
-            url=url,
-            headers=headers,
-            authorisation=authorisation,
-            body=held,
-            source=None if isinstance(body, bytes) else body,
+            url=join_url(base_url, path, query),
+            headers=tuple(headers.values()),
             timeouts=self._defaults.timeouts,
             proxy=self._proxy if proxy is None else proxy.reveal(),
             tls=self._defaults.tls,
-            # The handshake of a connection would outlast what authorised it.
-            socket=socket if self._authoriser is None else None,
         )
+        return replace(request, ready=prepared(request))
+
+    def _request(
+        self, empty: UpstreamRequest, body: bytes | BodySource, socket: SocketUse | None = None
+    ) -> UpstreamRequest:
+        held, source = (body, None) if isinstance(body, bytes) else (b"", body)
+        authoriser = self._authoriser
+        if authoriser is None:
+            return replace(empty, body=held, source=source, socket=socket)
+        try:
+            credential = authoriser.usable()
+        except NoCredential as error:
+            raise Unauthorised(str(error)) from None
+        authorisation = credential.headers
+        if credential.keys is not None:
+            target = parse_url(empty.url)
+            signed = signed_headers(target.authority, empty.headers)
+            signable = Signable(empty.method, target.path, signed, held)
+            authorisation = authoriser.sign(credential.keys, signable)
+        if self._masked is not credential:
+            self._masked = credential
+            self.mask = Mask((*self._secrets, *authoriser.secrets()))
+        # No socket: the handshake of a connection would outlast what authorised it.
+        return replace(empty, body=held, source=source, authorisation=authorisation)
 
 
 class UpstreamRequestBuilders:
@@ -366,8 +386,3 @@ def _secrets(account: Account, shared: Iterable[Secret]) -> Iterator[str]:
         value = secret.reveal()
         scheme, _, token = value.partition(" ")
         yield from (value, token) if scheme.lower() in _SCHEMES else (value,)
-
-
-def _body_headers(stream: bool) -> dict[str, Header]:
-    accept = "text/event-stream" if stream else "application/json"
-    return {"content-type": ("content-type", "application/json"), "accept": ("accept", accept)}

@@ -150,9 +150,8 @@ class UpstreamClient:
         """
         if not self._started:
             raise RuntimeError("the upstream client is not started, or closed")
-        call = prepared(request)
-        total = request.timeouts.total
-        total_at = self._loop.time() + total if total else inf
+        call, timeouts = request.ready or prepared(request), request.timeouts
+        total_at = self._loop.time() + timeouts.total if timeouts.total else inf
         if request.socket is not None:
             answer = await self._send_by_socket(
                 request.socket, request, total_at, silent_s, on_silent, caller
@@ -164,7 +163,6 @@ class UpstreamClient:
             incoming = await self._upload(request, call, head, total_at, caller)
             return UpstreamResponse(incoming, forwarded=call.forwarded)
 
-        timeouts = request.timeouts
         pooled = None if request.once else self._pool.take(call.key)
         while True:
             connection = pooled or await self._open(call, timeouts, total_at)

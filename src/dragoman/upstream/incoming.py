@@ -51,8 +51,7 @@ class Carrier(ABC):
         """Look at the limits of the answer at `due`, if not sooner."""
         if due < self.rings_at:
             self._stop_timer()
-            self.rings_at = due
-            self._timer = self._loop.call_at(due, self._ring)
+            self.rings_at, self._timer = due, self._loop.call_at(due, self._ring)
 
     def _ring(self) -> None:
         self.rings_at = inf
@@ -147,7 +146,9 @@ class IncomingResponse:
         self._total_at = total_at
         self._first_at = now + (timeouts.first_byte or inf)
         self._silent_at = now + (silent_s or inf)
-        connection.watch(min(total_at, self._first_at, self._silent_at))
+        due = min(total_at, self._first_at, self._silent_at)
+        if due < connection.rings_at:
+            connection.watch(due)
 
     # What the caller does
 
@@ -212,8 +213,7 @@ class IncomingResponse:
 
         A caller that waits in another task gets `Truncated`.
         """
-        if not self.complete and self.error is None:
-            self.fail(Truncated("the call was ended here"))
+        self.fail(Truncated("the call was ended here"))
 
     def drop(self) -> None:
         """As `close`, from wherever the last reference was dropped."""

@@ -144,6 +144,23 @@ class TlsSettings(NamedTuple):
     content: bytes = b""
 
 
+class Prepared(Struct, frozen=True, eq=False):
+    """What the requests of an account to one URL have in common.
+
+    `key` is that of the connections which can carry them; `tls` as in `UpstreamRequest`;
+    `lines` are the request line and the
+    headers, without that of the body's length. `forwarded` says that a proxy is to forward the
+    request, and may answer it.
+    """
+
+    target: Target
+    proxy: Proxy | None
+    tls: TlsSettings
+    forwarded: bool
+    key: Hashable
+    lines: bytes
+
+
 class UpstreamRequest(Struct, frozen=True, kw_only=True):
     """One request.
 
@@ -172,27 +189,12 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
     tls: TlsSettings = TlsSettings()
     socket: SocketUse | None = None
     """Present: the request goes as a WebSocket message where the upstream offers that."""
+    ready: Prepared | None = None
+    """What `prepared` returns, where many requests have it in common."""
 
     def __repr__(self) -> str:
         """Method and size only: URL, headers, body and proxy may contain secrets."""
         return f"UpstreamRequest({self.method}, {len(self.body)} bytes)"
-
-
-class Prepared(Struct, frozen=True, eq=False):
-    """What the requests of an account to one URL have in common.
-
-    `key` is that of the connections which can carry them; `tls` as in `UpstreamRequest`;
-    `lines` are the request line and the
-    headers, without that of the body's length. `forwarded` says that a proxy is to forward the
-    request, and may answer it.
-    """
-
-    target: Target
-    proxy: Proxy | None
-    tls: TlsSettings
-    forwarded: bool
-    key: Hashable
-    lines: bytes
 
 
 def prepared(request: UpstreamRequest) -> Prepared:
@@ -201,6 +203,8 @@ def prepared(request: UpstreamRequest) -> Prepared:
     Raises:
         ValueError: URL, proxy or a header cannot be used.
     """
+    if request.ready is not None:
+        return request.ready
     return _prepared(request.method, request.url, request.headers, request.proxy, request.tls)
 
 

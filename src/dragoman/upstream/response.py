@@ -62,7 +62,7 @@ class UpstreamResponse:
     @property
     def is_good(self) -> bool:
         """Whether its status says that the request was served."""
-        return 200 <= self.status < 300
+        return self.status // 100 == 2
 
     @property
     def has_arrived(self) -> bool:
@@ -77,7 +77,8 @@ class UpstreamResponse:
     def close(self) -> None:
         """End the call. A body not read to its end closes its connection at once, and a
         task that waits for it gets `Truncated`."""
-        self._incoming.close()
+        if not self._incoming.complete:
+            self._incoming.close()
 
     async def read(self, limit: int, reserve: Callable[[int], None] = lambda size: None) -> bytes:
         """The rest of the body.

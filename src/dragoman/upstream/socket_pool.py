@@ -167,4 +167,4 @@ _NOT_SENT = ("accept", "content-type", "idempotency-key", "traceparent")
 def handshake_of(request: UpstreamRequest) -> UpstreamRequest:
     """The handshake for a connection, with the credentials of the request."""
     headers = tuple(one for one in request.headers if one[0].lower() not in _NOT_SENT)
-    return replace(request, method="GET", headers=headers, body=b"", socket=None)
+    return replace(request, method="GET", headers=headers, body=b"", socket=None, ready=None)
