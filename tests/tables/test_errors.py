@@ -311,7 +311,7 @@ def fault_on(protocol: str, error: Upstream) -> Fault:
     name = b"" if protocol == C else b"error"
     told = {"type": "error", **body} if name else body
     data = json.dumps(told).encode()
-    events = list(reader.read(Frame(event=name, data=data, raw=b"")))
+    events = list(reader.read(Frame(event=name, data=data)))
     assert isinstance(events[-1], Failed)
     return events[-1].fault
 

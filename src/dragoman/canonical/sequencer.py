@@ -16,6 +16,9 @@ from dragoman.canonical.events import (
 )
 
 
+_OF_BLOCK = (Delta, Closed, PartBreak, Annotated, Sealed)
+
+
 class Sequencer:
     """Re-orders events so that a block opens only after the one before it closed.
 
@@ -33,15 +36,8 @@ class Sequencer:
 
     def push(self, event: Event) -> list[Event]:
         """Take one event; return the events that may go on now, in order."""
-        # By exact type, the most frequent first: this runs for every delta of every stream.
-        if (
-            type(event) is Delta
-            or type(event) is Closed
-            or type(event) is PartBreak
-            or type(event) is Annotated
-            or type(event) is Sealed
-        ):
-            if event.index != self.current:
+        if isinstance(event, _OF_BLOCK):
+            if self._waiting and event.index != self.current:
                 buffered = self._waiting.get(event.index)
                 if buffered is not None:
                     buffered.append(event)
@@ -55,10 +51,11 @@ class Sequencer:
                 self._waiting[event.index] = [event]
                 return []
             self.current = event.index
-        elif type(event) is Failed:
-            self._waiting.clear()
-        elif self._waiting and (type(event) is Finished or type(event) is Ended):
-            return [*self._release(), event]
+        elif self._waiting:
+            if type(event) is Failed:
+                self._waiting.clear()
+            elif type(event) is Finished or type(event) is Ended:
+                return [*self._release(), event]
         return [event]
 
     def _release(self) -> list[Event]:

@@ -271,6 +271,15 @@ class Matcher(Protocol):
     @property
     def unreported(self) -> int: ...
 
+    def more(self, frame: Frame) -> bytes | None:
+        """The bytes to pass on of an event that differs from the one before only in its text: the
+        usual case, and quick. None for any other event, which changes no state."""
+        ...
+
+    def forget(self) -> None:
+        """Leave all further events to `match`."""
+        ...
+
     def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on of an exact event: `frame.raw`, or part of it, or with values
         replaced for the client. None for any other event, which changes no state."""

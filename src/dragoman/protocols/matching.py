@@ -11,14 +11,16 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from msgspec import Raw
+import msgspec
+from msgspec import Raw, Struct
 
 from dragoman.canonical.errors import Fault
 from dragoman.canonical.escapes import open_escape, whole_escapes
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError, decoder, members
 from dragoman.protocols.base import to_json
-from dragoman.sse import Frame
+from dragoman.protocols.reading import REFUSED
+from dragoman.sse import Frame, escape
 
 Read: TypeAlias = Callable[[Frame], object]
 """A function that feeds a frame to the reader that takes over."""
@@ -43,7 +45,7 @@ class Run:
 
     def frame(self, event: bytes = b"") -> Frame:
         """The text as one event."""
-        return Frame(event, b"%b%b%b" % (self.head, bytes(self.text), self.tail), b"")
+        return Frame(event, b"%b%b%b" % (self.head, bytes(self.text), self.tail))
 
 
 class Arguments(Run):
@@ -82,50 +84,17 @@ class Arguments(Run):
         return undo if self.open or (not before and piece.strip() == "{}") else None
 
 
-class Likeness:
-    """A fast test for events that differ from an earlier one only in their text, without escapes
-    that need decoding."""
+class Likeness(Struct, frozen=True):
+    """What an event is like that differs from an earlier one only in its text: its name, and its
+    data `before` and `after` the text, which is the next of a `run`. `head` and `tail` are the
+    bytes around the text that is passed on."""
 
-    __slots__ = ("after", "before", "left")
-
-    def __init__(self) -> None:
-        self.before = self.after = b""
-        self.left = _MOST_UNLIKE
-        """Remaining attempts to learn from an event: in some streams no two are alike."""
-
-    def text_in(self, data: bytes) -> bytes | None:
-        """The encoded text of such an event; None for any other."""
-        before, after = self.before, self.after
-        if not before or not data.startswith(before) or not data.endswith(after):
-            return None
-        start, end = len(before), len(data) - len(after)
-        if end < start or data.find(b'"', start, end) >= 0:
-            return None
-        if data.find(b"\\", start, end) >= 0 and (
-            data.find(b"\\u", start, end) >= 0 or data.endswith(b"\\", start, end)
-        ):
-            return None
-        try:
-            _text(data[start - 1 : end + 1])
-        except JsonError:
-            return None
-        return data[start:end]
-
-    def learn(self, data: bytes, member: bytes, text: str) -> None:
-        """Learn from an exact event that has `text` in `member`, and nothing else specific to
-        it."""
-        if not self.left:
-            return
-        self.left -= 1
-        sign = b'"%b":"' % member
-        start = data.find(sign) + len(sign)
-        end = data.find(b'"', start)
-        is_found = start >= len(sign) and end >= 0 and data[start:end] == text.encode()
-        self.before, self.after = (data[:start], data[end:]) if is_found else (b"", b"")
-
-    def forget(self) -> None:
-        """Forget the event, as the next ones may have another meaning."""
-        self.before = b""
+    event: bytes
+    before: bytes
+    after: bytes
+    run: Run
+    head: bytes
+    tail: bytes
 
 
 _MOST_UNLIKE = 8
@@ -135,6 +104,8 @@ class Watch:
     """The state of a stream that is passed through; see `base.Matcher`."""
 
     __slots__ = (
+        "_left",
+        "_like",
         "answer_id",
         "begun",
         "blank",
@@ -148,6 +119,9 @@ class Watch:
     )
 
     def __init__(self) -> None:
+        self._like: Likeness | None = None
+        self._left = _MOST_UNLIKE
+        """Remaining attempts to learn from an event: in some streams no two are alike."""
         self.answer_id = ""
         self.begun = False
         self.blank = 0
@@ -158,6 +132,46 @@ class Watch:
         self.undo: Callable[[], object] | None = None
         self.unreported = 0
         self.usage: Usage | None = None
+
+    def more(self, frame: Frame) -> bytes | None:
+        """See `base.Matcher`. A text with escapes that need decoding is not passed here."""
+        like, data = self._like, frame.data
+        if (
+            like is None
+            or frame.event != like.event
+            or not data.startswith(like.before)
+            or not data.endswith(like.after)
+        ):
+            return None
+        quoted = data[len(like.before) - 1 : 1 - len(like.after)]
+        if quoted.find(b"\\") >= 0 and (quoted.find(b"\\u") >= 0 or quoted.endswith(b'\\"')):
+            return None
+        try:
+            _decode_text(quoted)
+        except REFUSED:
+            return None
+        text, run = quoted[1:-1], like.run
+        run.text += text
+        self.text_bytes += len(text)
+        if type(run) is Arguments:
+            self.blank = blank_after(self.blank, text)
+        return like.head + (text if text.isascii() else escape(text)) + like.tail
+
+    def learn(self, frame: Frame, passed: bytes, member: bytes, text: str, run: Run) -> None:
+        """Learn from an exact event that has `text`, the last of a run, in `member`, and nothing
+        else specific to it; `passed` are the bytes passed on."""
+        if not self._left:
+            return
+        self._left -= 1
+        before, sign, rest = frame.data.partition(b'"%b":"' % member)
+        after = rest.removeprefix(text.encode())
+        if after.startswith(b'"') and after != rest and passed.endswith(rest + b"\n\n"):
+            head, tail = passed[: -len(rest) - 2], after + b"\n\n"
+            self._like = Likeness(frame.event, before + sign, after, run, head, tail)
+
+    def forget(self) -> None:
+        """See `base.Matcher`."""
+        self._like = None
 
     @property
     def thinks(self) -> bool:
@@ -208,3 +222,4 @@ def is_object(text: str) -> bool:
 
 _object = decoder(dict[str, Raw])
 _text = decoder(str)
+_decode_text = msgspec.json.Decoder(str).decode

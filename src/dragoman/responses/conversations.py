@@ -137,7 +137,7 @@ class ResponseRecorder(AnswerRecorder):
             begin, frame = last_event(data, end)
             if frame is not None and frame.event in ends:
                 message = await self.ended(frame, data)
-                return data if message is frame.raw else data[:begin] + message + data[end:]
+                return data[:begin] + message + data[end:]
             end = begin
         return data
 

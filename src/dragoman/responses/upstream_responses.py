@@ -90,16 +90,19 @@ class ResumedStream(AnswerStream):
         self._number = 0
         """Sequence number of the next event."""
 
-    def _take(self, frame: Frame) -> bytes:
-        self._number += 1
-        try:
-            number = _numbered(frame.data).sequence_number
-        except JsonError:
-            number = None
-        if type(number) is int:
-            self._number = number + 1
-        self.outcome.ended = self.outcome.ended or frame.event in _LAST
-        return frame.raw
+    def _take(self, frames: Iterable[Frame]) -> bytes:
+        written = []
+        for frame in frames:
+            self._number += 1
+            try:
+                number = _numbered(frame.data).sequence_number
+            except JsonError:
+                number = None
+            if type(number) is int:
+                self._number = number + 1
+            self.outcome.ended = self.outcome.ended or frame.event in _LAST
+            written.append(frame.raw)
+        return b"".join(written)
 
     def _close(self) -> bytes:
         return b"" if self.over else self._failed(_CUT)

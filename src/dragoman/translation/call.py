@@ -57,7 +57,7 @@ from dragoman.translation.searching import (
     search_of,
     with_searches,
 )
-from dragoman.translation.staged_reader import Stage, StagedReader, staged
+from dragoman.translation.stages import Stage, staged
 from dragoman.translation.streams import (
     RECORDED,
     UNREAD,
@@ -230,7 +230,7 @@ class Call:
             self._earlier += events
             return b""
         assert isinstance(stream, TranslatedStream)
-        return stream.go_on(self._reader, events)
+        return stream.go_on(self._reader(stream.halves), self._stages(), events)
 
     def __getstate__(self) -> dict[str, Any]:
         """The pickled state has what the translation of an answer needs: neither body, and of the
@@ -551,16 +551,16 @@ class Call:
     def _translated(self, answer_id: str | None) -> TranslatedStream:
         """A stream that is translated, from its beginning. `answer_id` is the id of the answer."""
         halves, reply = Halves(self.ledger), self._reply(answer_id)
-        reader = self._reader(halves)
+        reader, stages = self._reader(halves), self._stages()
         writer = self._source.codec.translate.answer_writer(reply, True)
+        names, ledger, mask = self._names, self.ledger, self.mask
         if self._stops:
             prompt = estimate_tokens(self._source.read(self.settings.sealer))
-            cut = self._stops, prompt
             stream: TranslatedStream = CutStream(
-                reader, self._names, writer, self.ledger, self.mask, halves, *cut
+                reader, stages, names, writer, ledger, mask, halves, self._stops, prompt
             )
         else:
-            stream = TranslatedStream(reader, self._names, writer, self.ledger, self.mask, halves)
+            stream = TranslatedStream(reader, stages, names, writer, ledger, mask, halves)
         stream.decode_by(self.endpoint.decoder)
         return stream
 
@@ -584,8 +584,8 @@ class Call:
         reader = self._reader(halves)
         decoder = self.endpoint.decoder()
         frames = [*decoder.feed(stream), *decoder.finish()]
-        events = [event for frame in frames for event in reader.read(frame)]
-        events += reader.finish()
+        read = [event for frame in frames for event in reader.read(frame)]
+        events = self._staged([*read, *reader.finish()])
         if halves.seen:
             events = [mended for event in events for mended in halves.push(event)]
         return self._whole(self._complete(events), outcome or Outcome())
@@ -600,10 +600,15 @@ class Call:
         return b"".join(filled(written, writer.long_texts))
 
     def _events(self, body: bytes) -> Iterable[Event]:
-        events = self.codec.translate.read_response(body, self._inbound())
+        return self._complete(
+            self._staged(self.codec.translate.read_response(body, self._inbound()))
+        )
+
+    def _staged(self, events: Iterable[Event]) -> Iterable[Event]:
+        """What all events of an answer become behind the stages."""
         for stage in self._stages():
             events = staged(stage, events)
-        return self._complete(events)
+        return events
 
     def _complete(self, events: Iterable[Event]) -> Iterable[Event]:
         """The events of a whole answer, with those of the answers before it.
@@ -619,10 +624,7 @@ class Call:
         return self._earlier
 
     def _reader(self, halves: Halves) -> StreamReader:
-        reader: StreamReader = self.codec.translate.stream_reader(self._inbound(halves))
-        for stage in self._stages():
-            reader = StagedReader(reader, stage)
-        return reader
+        return self.codec.translate.stream_reader(self._inbound(halves))
 
     def _stages(self) -> Iterator[Stage]:
         """The stages that find reasoning and calls in the text of the answer."""

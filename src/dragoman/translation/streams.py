@@ -42,9 +42,10 @@ from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import AnswerWriter, FrameDecoder, Matcher, StreamReader
 from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled, has_placeholder, may_be_long
-from dragoman.sse import Decoder, EventTooLarge, Frame, escape
+from dragoman.sse import Decoder, EventTooLarge, Frame
 from dragoman.translation.estimate import estimate_text
-from dragoman.translation.staged_reader import StagedReader
+from dragoman.translation.searching import Searching
+from dragoman.translation.stages import Stage, staged
 
 UNREAD = "it says nothing in a form that is read"
 """The error for an answer with losses of content and nothing else."""
@@ -151,10 +152,7 @@ class AnswerStream:
             frames = self._decoder.feed(chunk)
         except EventTooLarge as error:
             return self.fail(Fault(FaultKind.UPSTREAM_FAILED, str(error), code="upstream_error"))
-        if len(frames) == 1:
-            written = self._take(frames[0])
-        else:
-            written = b"".join([self._take(frame) for frame in frames])
+        written = self._take(frames)
         if self._hiding is None and not self._repeats:
             return written
         return self._fill(self._hidden(written))
@@ -175,7 +173,7 @@ class AnswerStream:
         """Handle the end of the upstream's bytes; return the rest for the client (an explicit error
         if the answer is incomplete)."""
         frames = self._decoder.finish()
-        rest = self._hidden(b"".join([self._take(frame) for frame in frames]) + self._close())
+        rest = self._hidden(self._take(frames) + self._close())
         return self._fill(rest if self._hiding is None else rest + self._hiding.flush())
 
     def fail(self, fault: Fault) -> bytes:
@@ -197,8 +195,8 @@ class AnswerStream:
         """The bytes to send during silence, which clients ignore."""
         raise NotImplementedError
 
-    def _take(self, frame: Frame) -> bytes:
-        """Take one event; return the bytes for the client."""
+    def _take(self, frames: Iterable[Frame]) -> bytes:
+        """Take these events; return the bytes for the client."""
         raise NotImplementedError
 
     def _close(self) -> bytes:
@@ -207,41 +205,49 @@ class AnswerStream:
 
 
 class TranslatedStream(AnswerStream):
-    """A stream between two protocols: reader, tool restorer, sequencer, writer."""
+    """A stream between two protocols: reader, stages behind it, tool restorer, sequencer,
+    writer."""
 
     __slots__ = (
         "_calls",
         "_carried",
-        "_halves",
         "_ledger",
+        "_plain",
         "_reader",
         "_restorer",
         "_sequencer",
         "_size",
+        "_stages",
         "_text_bytes",
         "_texts",
         "_writer",
+        "halves",
         "speaks",
     )
 
     def __init__(
         self,
         reader: StreamReader,
+        stages: Iterable[Stage],
         names: ToolNames,
         writer: AnswerWriter,
         ledger: Ledger,
-        mask: Mask | None = None,
-        halves: Halves | None = None,
+        mask: Mask | None,
+        halves: Halves,
     ) -> None:
         super().__init__(mask)
         self._reader = reader
-        self._halves = halves
+        self._stages = [*stages]
+        """Those that may still change something."""
+        self.halves = halves
         self._ledger = ledger
         self._restorer = ToolRestorer(names, ledger)
         self._sequencer = Sequencer()
         self._writer = writer
         self._calls: set[int] = set()
         """Indexes of the blocks that are tool calls."""
+        self._plain: int | None = None
+        """Index of the open block, if further text of it needs nothing but to be written."""
         self.speaks = False
         """Whether there was content other than unsigned reasoning."""
         self._text_bytes = 0
@@ -276,7 +282,7 @@ class TranslatedStream(AnswerStream):
 
         def read(frame: Frame) -> None:
             nonlocal failure
-            written = self._take(frame)
+            written = self._take((frame,))
             if outcome.fault is not None:
                 failure = failure or written
 
@@ -289,37 +295,52 @@ class TranslatedStream(AnswerStream):
 
     @property
     def paused(self) -> bool:
-        return type(self._reader) is StagedReader and self._reader.paused
+        return any(type(stage) is Searching and stage.pending for stage in self._stages)
 
-    def go_on(self, reader: Callable[[Halves], StreamReader], events: Iterable[Event]) -> bytes:
+    def go_on(
+        self, reader: StreamReader, stages: Iterable[Stage], events: Iterable[Event]
+    ) -> bytes:
         """Continue with the answer of another call, after `events`."""
-        assert self._halves is not None
-        self._decoder, self._reader = type(self._decoder)(), reader(self._halves)
-        written = self._hidden(self._pass_on(events))
-        return self._fill(written)
+        self._decoder, self._reader, self._stages = type(self._decoder)(), reader, [*stages]
+        written: list[bytes] = []
+        self._pass_on(events, written)
+        return self._fill(self._hidden(b"".join(written)))
 
-    def _take(self, frame: Frame) -> bytes:
-        outcome = self.outcome
-        if outcome.ended or outcome.fault is not None:
-            return b""
-        events = self._reader.read(frame)
-        self._size = len(frame.data)
-        return self._pass_on(events) if events else b""
+    def _take(self, frames: Iterable[Frame]) -> bytes:
+        outcome, written = self.outcome, list[bytes]()
+        for frame in frames:
+            if outcome.ended or outcome.fault is not None:
+                break
+            events = self._reader.read(frame)
+            self._size = len(frame.data)
+            if self._stages or self.halves.seen:
+                events = self._staged(events)
+            self._pass_on(events, written)
+        return b"".join(written)
 
     def keepalive(self) -> bytes:
         return self._writer.keepalive()
 
     def _close(self) -> bytes:
-        return b"" if self.over else self._pass_on(self._reader.finish())
+        written: list[bytes] = []
+        if not self.over:
+            self._pass_on(self._staged(self._reader.finish()), written)
+        return b"".join(written)
 
     def _failed(self, fault: Fault) -> bytes:
         return b"" if self.over else self._write(Failed(fault))
 
-    def _pass_on(self, events: Iterable[Event]) -> bytes:
-        written: list[bytes] = []
-        halves, sequencer = self._halves, self._sequencer
-        if halves is not None and halves.seen:
-            events = [mended for event in events for mended in halves.push(event)]
+    def _staged(self, events: Iterable[Event]) -> Iterable[Event]:
+        """What the reader's events become behind the stages."""
+        for stage in self._stages:
+            events = staged(stage, events)
+        self._stages = [stage for stage in self._stages if not stage.over]
+        if self.halves.seen:
+            events = [mended for event in events for mended in self.halves.push(event)]
+        return events
+
+    def _pass_on(self, events: Iterable[Event], written: list[bytes]) -> None:
+        """Write events, one by one: an error must not lose the bytes already written."""
         try:
             for event in events:
                 if type(event) is Delta:
@@ -328,46 +349,42 @@ class TranslatedStream(AnswerStream):
                     self._text_bytes += (
                         len(text) if text.isascii() else len(text.encode(errors="replace"))
                     )
-                    is_plain = event.index == sequencer.current and event.index not in self._calls
-                    if self.blank or (not is_plain and text.isspace()):
-                        self._watch_blank(event)
-                    if is_plain:
-                        # The usual case: neither stage would change it.
-                        written.append(self._write(event))
+                    if event.index == self._plain:
+                        written.append(self._writer.write(event))
                         continue
-                elif type(event) is Opened:
-                    self.speaks = self.speaks or type(event.block) is not Reasoning
-                    if type(event.block) is ToolCall:
-                        self._calls.add(event.index)
-                elif type(event) is Sealed:
-                    self.speaks = True
-                elif type(event) is Closed:
-                    self.blank = 0
-                if type(event) is not Delta and type(event) is not Metered:
+                    if not text.isspace():
+                        self.blank = 0 if text else self.blank
+                    elif event.index in self._calls:
+                        self.blank += len(text)
+                elif type(event) is not Metered:
+                    if type(event) is Opened:
+                        self.speaks = self.speaks or type(event.block) is not Reasoning
+                        if type(event.block) is ToolCall:
+                            self._calls.add(event.index)
+                    elif type(event) is Sealed:
+                        self.speaks = True
+                    elif type(event) is Closed:
+                        self.blank = 0
                     self._carried += self._size
                     self._size = 0
                     self._repeats = may_be_long(self._text_bytes + self._carried)
                 for changed in self._restorer.push(event):
-                    for ordered in sequencer.push(changed):
-                        # One by one: an error must not lose the bytes already written.
+                    for ordered in self._sequencer.push(changed):
                         written.append(self._write(ordered))  # noqa: PERF401
+                self._plain = self._plain_block()
         except (IllegalEvent, DragomanError) as error:
             fault = error.fault if isinstance(error, DragomanError) else _ILLEGAL
             written.append(self._failed(fault))
-        return written[0] if len(written) == 1 else b"".join(written)
 
-    def _watch_blank(self, event: Delta) -> None:
-        """Count the run of white space in arguments."""
-        if event.text.isspace():
-            if event.index in self._calls:
-                self.blank += len(event.text)
-        elif event.text:
-            self.blank = 0
+    def _plain_block(self) -> int | None:
+        """The open block, if no stage would change its text and all that its first text begins has
+        begun."""
+        index = self._sequencer.current
+        return index if self.begun and not self.blank and index not in self._calls else None
 
     def _write(self, event: Event) -> bytes:
         kind = type(event)
-        if not self.begun:
-            self.begun = has_content(event)
+        self.begun = self.begun or has_content(event)
         if kind in RECORDED:
             if kind is Finished and not self.begun and self._ledger.lacks_content:
                 raise UpstreamError.unreadable(UNREAD)
@@ -389,15 +406,16 @@ class CutStream(TranslatedStream):
     def __init__(
         self,
         reader: StreamReader,
+        stages: Iterable[Stage],
         names: ToolNames,
         writer: AnswerWriter,
         ledger: Ledger,
         mask: Mask | None,
-        halves: Halves | None,
+        halves: Halves,
         stops: Sequence[str],
         prompt: int,
     ) -> None:
-        super().__init__(reader, names, writer, ledger, mask, halves)
+        super().__init__(reader, stages, names, writer, ledger, mask, halves)
         self._cutter = StopCutter(stops)
         self._prompt = prompt
         self._generated: list[str] = []
@@ -406,6 +424,9 @@ class CutStream(TranslatedStream):
     @property
     def cut(self) -> bool:
         return self._cutter.over
+
+    def _plain_block(self) -> None:
+        """None: a stop sequence may be in any text."""
 
     def _write(self, event: Event) -> bytes:
         write, cutter = super()._write, self._cutter
@@ -510,22 +531,31 @@ class PassedStream(AnswerStream):
     def keepalive(self) -> bytes:
         return self._keepalive_bytes if self._rest is None else self._rest.keepalive()
 
-    def _take(self, frame: Frame) -> bytes:
+    def _take(self, frames: Iterable[Frame]) -> bytes:
+        more, written = self._matcher.more, list[bytes]()
+        for frame in frames:
+            passed = more(frame)
+            written.append(self._match(frame) if passed is None else passed)
+        if self._rest is None:
+            self.begun, self.blank = self._matcher.begun, self._matcher.blank
+        return b"".join(written)
+
+    def _match(self, frame: Frame) -> bytes:
+        """The bytes for the client of an event that is not like the one before."""
         matcher, outcome = self._matcher, self.outcome
         if outcome.ended or outcome.fault is not None:
             return b""
         if self._rest is not None:
-            return self._recorded(self._rest, self._rest._take(frame))
+            return self._recorded(self._rest, self._rest._take((frame,)))
         passed = matcher.match(frame) if _is_utf8(frame.data) else None
         if passed is None:
             rest, written = self._hand_over()
-            return self._recorded(rest, written + rest._take(frame))
+            return self._recorded(rest, written + rest._take((frame,)))
         if matcher.undo is not None or self._pending is not None:
             passed = self._released(frame, passed)
-        self.begun, self.blank = matcher.begun, matcher.blank
         if matcher.ended or matcher.fault is not None or matcher.usage is not outcome.usage:
             passed = self._observed(passed)
-        return passed if passed.isascii() else escape(passed)
+        return passed
 
     def _released(self, frame: Frame, passed: bytes) -> bytes:
         """The bytes to pass on after an event: the delayed event, but not one that the matcher can
@@ -543,11 +573,12 @@ class PassedStream(AnswerStream):
         if self._rest is not None:
             return self._rest, b""
         matcher = self._matcher
+        matcher.forget()
         rest = self._rest = self._translate(matcher.answer_id)
         rest.outcome, rest.begun, rest.blank = self.outcome, matcher.begun, matcher.blank
         written = rest.follow(matcher)
         if self._pending is not None:
-            written += rest._take(self._pending.frame)
+            written += rest._take((self._pending.frame,))
         return rest, written
 
     def _recorded(self, rest: TranslatedStream, written: bytes) -> bytes:
@@ -573,6 +604,8 @@ class PassedStream(AnswerStream):
         """`passed`, the matcher's last output; an error with names of accounts masked."""
         matcher, outcome = self._matcher, self.outcome
         outcome.usage, outcome.ended, outcome.fault = matcher.usage, matcher.ended, matcher.fault
+        if self.over:
+            matcher.forget()
         if matcher.ended and matcher.reason:
             outcome.finish = finish_of(matcher.reason)
         if self._mask is None or outcome.fault is None:

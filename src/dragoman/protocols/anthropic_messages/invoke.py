@@ -13,7 +13,7 @@ from dragoman import eventstream
 from dragoman.jsontext import object_of
 from dragoman.protocols.base import to_json
 from dragoman.protocols.numbers import token_count
-from dragoman.sse import Frame, encode
+from dragoman.sse import Frame
 
 MEDIA: Final = eventstream.MEDIA
 
@@ -66,10 +66,9 @@ class InvokeDecoder:
                 if headers is not self._of_events and not self._is_event(headers, payload, frames):
                     continue
                 data = _payload(payload).event
-                if data.startswith(_PIECE) and data.isascii() and data.find(b"\n") < 0:
+                if data.startswith(_PIECE) and data.find(b"\n") < 0:
                     # Nearly all events: nothing of them is of interest here.
-                    raw = b"".join((b"event: content_block_delta\ndata: ", data, b"\n\n"))
-                    frames.append(Frame(b"content_block_delta", data, raw))
+                    frames.append(Frame(b"content_block_delta", data))
                 else:
                     self._read(data, frames)
             except (DecodeError, UnicodeDecodeError):
@@ -117,7 +116,7 @@ class InvokeDecoder:
             self._is_metered = data.find(b'"usage"') >= 0
         elif name == b"message_stop" and _METRICS.encode() in data:
             data = self._without_metrics(data, frames)
-        frames.append(Frame(name, data, encode(data, name)))
+        frames.append(Frame(name, data))
 
     def _without_metrics(self, data: bytes, frames: list[Frame]) -> bytes:
         """The last event as the protocol has it, after one with the service's count of tokens
@@ -152,5 +151,4 @@ def _error(kind: str, message: str) -> Frame:
 
 
 def _frame(name: str, event: Mapping[str, Any]) -> Frame:
-    data = to_json(event)
-    return Frame(name.encode(), data, encode(data, name.encode()))
+    return Frame(name.encode(), to_json(event))

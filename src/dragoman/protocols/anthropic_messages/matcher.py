@@ -43,7 +43,6 @@ from dragoman.protocols.error_body import is_readable, is_typed, stray_error
 from dragoman.protocols.fields import SPEAKING, JsonObject
 from dragoman.protocols.matching import (
     Arguments,
-    Likeness,
     Read,
     Run,
     Watch,
@@ -132,13 +131,13 @@ class Block(Struct, eq=False):
 
     def frames(self) -> Iterator[Frame]:
         """Equivalent events."""
-        yield Frame(b"content_block_start", self.start, b"")
+        yield Frame(b"content_block_start", self.start)
         if self.run is not None and self.run.text:
             yield self.run.frame(b"content_block_delta")
         yield from self.others
         if self.is_over:
             stop = b'{"type":"content_block_stop","index":%d}' % self.index
-            yield Frame(b"content_block_stop", stop, b"")
+            yield Frame(b"content_block_stop", stop)
 
 
 def _run(index: int, kind: type) -> Run | None:
@@ -155,7 +154,7 @@ def _run(index: int, kind: type) -> Run | None:
 class MessagesMatcher(Watch):
     """The Messages matcher; see `base.Matcher`. Only the model name changes in exact events."""
 
-    __slots__ = ("_blocks", "_end", "_ids", "_likeness", "_model", "_start", "_usage")
+    __slots__ = ("_blocks", "_end", "_ids", "_model", "_start", "_usage")
 
     def __init__(
         self,
@@ -174,23 +173,17 @@ class MessagesMatcher(Watch):
         self._usage: JsonObject = {}
         self._end: list[Frame] = []
         """The events with the stop reason and usage."""
-        self._likeness = Likeness()
 
     def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on, None if the event is not exact."""
         data, name = frame.data, frame.event
-        if name == b"content_block_delta" and self._blocks:
-            text = self._likeness.text_in(data)
-            if text is not None and self.undo is None:
-                self._grow(self._blocks[-1], text)
-                return frame.raw
         event = _exact(EVENT, data)
         if event is None:
             return None if name or data.strip() else b""
         kind = event.kind.encode() if isinstance(event, Other) else _NAMES[type(event)]
         if not name:
             # Clients ignore events without a name.
-            frame = Frame(kind, data, b"event: %b\n%b" % (kind, frame.raw))
+            frame = Frame(kind, data)
         elif kind and name != kind:
             return None
         if self.undo is not None and type(event) is not BlockDelta and self._is_torn:
@@ -227,7 +220,7 @@ class MessagesMatcher(Watch):
         hosted = isinstance(block, Other) and is_hosted(block.kind)
         self._blocks.append(Block(index, frame.data, kind, _run(index, kind), hosted))
         self.begun = self.begun or kind not in (AnswerText, AnswerThinking)
-        self._likeness.forget()
+        self.forget()
         return frame.raw
 
     @property
@@ -241,7 +234,6 @@ class MessagesMatcher(Watch):
         return bool(self._blocks) and not self._blocks[-1].is_over
 
     def _grow_block(self, event: BlockDelta, frame: Frame) -> bytes | None:
-        data = frame.data
         if not self._is_open or event.index != len(self._blocks) - 1:
             return None
         block, piece = self._blocks[-1], event.delta
@@ -253,40 +245,32 @@ class MessagesMatcher(Watch):
         if type(piece) is not kind:
             if type(piece) is not other:
                 return None if _is_readable(piece) else frame.raw
-            block.others.append(Frame(frame.event, data, b""))
+            block.others.append(frame)
             self.begun = True
             return frame.raw
-        text = piece.text  # type: ignore[union-attr]
-        if isinstance(block.run, Arguments):
-            if type(text) is not str or not block.run.allows(
-                text, is_undoable=self.undo is not None
-            ):
-                return None
-            self.undo = block.run.grow(text)
-            self._watch(block, text)
-        else:
-            self._grow(block, to_json(text)[1:-1])
-        if text and self.undo is None:
-            self._likeness.learn(data, _STREAMED[block.kind].member, str(text))
-        return frame.raw
-
-    def _grow(self, block: Block, text: bytes) -> None:
-        assert block.run is not None
-        block.run.text += text
-        self._watch(block, text)
-
-    def _watch(self, block: Block, text: str | bytes) -> None:
-        self.text_bytes += len(text)
-        self.begun = self.begun or bool(text)
-        if block.kind is AnswerCall:
+        text, run, passed = piece.text, block.run, frame.raw  # type: ignore[union-attr]
+        self.forget()
+        if type(text) is not str:
+            return None
+        if not isinstance(run, Arguments):
+            run.add(text)
+        elif run.allows(text, is_undoable=self.undo is not None):
+            self.undo = run.grow(text)
             self.blank = blank_after(self.blank, text)
+        else:
+            return None
+        self.text_bytes += len(text.encode())
+        self.begun = self.begun or bool(text)
+        if text and self.undo is None:
+            self.learn(frame, passed, _STREAMED[block.kind].member, text, run)
+        return passed
 
     def _end_block(self, event: BlockStop, frame: Frame) -> bytes | None:
         if not self._is_open or event.index != len(self._blocks) - 1:
             return None
         self._blocks[-1].is_over = True
         self.blank = 0
-        self._likeness.forget()
+        self.forget()
         return frame.raw
 
     def _end_message(self, event: MessageDelta, frame: Frame) -> bytes | None:
@@ -299,7 +283,7 @@ class MessagesMatcher(Watch):
             if reason != "max_tokens" and not all(block.is_whole() for block in self._blocks):
                 return None
             self.reason = reason
-        self._end.append(Frame(frame.event, frame.data, b""))
+        self._end.append(frame)
         self._count(event.usage)
         return frame.raw
 
@@ -339,7 +323,7 @@ class MessagesMatcher(Watch):
         if self.undo is not None:
             self.undo()
         if self._start:
-            read(Frame(b"message_start", self._start, b""))
+            read(Frame(b"message_start", self._start))
         for block in self._blocks:
             for frame in block.frames():
                 read(frame)

@@ -164,7 +164,7 @@ class GoogleMatcher(Watch):
         text = _only_text(answer) if self._started else None
         if text is None:
             self._started = True
-            self._passed.append(Frame(b"", frame.data, b""))
+            self._passed.append(frame)
             return
         head = _THOUGHT if text.thought else _TEXT
         last = self._passed[-1]
@@ -197,7 +197,7 @@ class GoogleMatcher(Watch):
         for passed in self._passed:
             read(passed.frame() if isinstance(passed, Run) else passed)
         if self._counts:
-            read(Frame(b"", to_json({"usageMetadata": self._counts}), b""))
+            read(Frame(b"", to_json({"usageMetadata": self._counts})))
 
 
 def _only_text(answer: Answer) -> Part | None:

@@ -81,7 +81,7 @@ class InteractionsMatcher(Watch):
             return None
         self._count += 1
         if not _is_text(event) or not self._joins(event):
-            self._passed.append(Frame(b"", frame.data, b""))
+            self._passed.append(frame)
         return self._changed(event, frame)
 
     def _takes(self, event: Event) -> bool:

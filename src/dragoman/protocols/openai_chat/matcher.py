@@ -15,7 +15,6 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.matching import (
     MODEL,
     Arguments,
-    Likeness,
     Read,
     Run,
     Watch,
@@ -124,7 +123,7 @@ class Call(Struct, eq=False):
 
 def _frame(**members: Any) -> Frame:
     """A chunk whose one choice has these members."""
-    return Frame(b"", to_json({"choices": [{"index": 0, **members}]}), b"")
+    return Frame(b"", to_json({"choices": [{"index": 0, **members}]}))
 
 
 def _text_run(member: str) -> Run:
@@ -234,7 +233,7 @@ class Progress(Struct, eq=False):
         self.is_blank = reason == "" and not delta.has_content
         if reason or delta.reasoning_details or delta.annotations or choice.logprobs:
             self.finished = self.finished or bool(reason)
-            self.log.append(Frame(b"", data, b""))
+            self.log.append(Frame(b"", data))
             self.run = None
             return "", ""
         for member, text in texts:
@@ -306,7 +305,6 @@ class ChatMatcher(Watch):
         "_has_legacy_calls",
         "_head",
         "_id_repeats",
-        "_likeness",
         "_renamer",
         "_spoken",
         "_usage",
@@ -327,7 +325,6 @@ class ChatMatcher(Watch):
         self._choices = {0: Progress(is_alone=choices == 1)}
         self._head: JsonObject = {}
         """Members of the first chunk that describe the whole answer."""
-        self._likeness = Likeness()
         self._count = 0
         """Number of chunks with choices, except those matched by likeness."""
         self._id_repeats = False
@@ -346,15 +343,6 @@ class ChatMatcher(Watch):
     def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on, None if the chunk is not exact."""
         data = frame.data
-        text = self._likeness.text_in(data)
-        if text is not None and not frame.event:
-            first = self._choices[0]
-            assert first.run is not None
-            first.run.text += text
-            self.text_bytes += len(text)
-            if first.call is not None and first.run is first.call.text:
-                self.blank = blank_after(self.blank, text)
-            return self._renamer.renamed(data, frame.raw)
         if data.startswith(DONE):
             return self._terminated()
         chunk = _exact(data)
@@ -395,7 +383,8 @@ class ChatMatcher(Watch):
             self.answer_id = chunk.id or ""
         elif choices and chunk.id == self.answer_id:
             self._id_repeats = True
-        self._likeness.forget()
+        self.forget()
+        like: tuple[bytes, str, Run] | None = None
         for choice in choices:
             progress = self._choices.setdefault(choice.index, Progress(is_alone=False))
             delta = choice.delta or _EMPTY
@@ -405,15 +394,17 @@ class ChatMatcher(Watch):
             member, text = progress.take(choice, texts, data)
             if self._asked == 1 and choice.delta is not None and choice.delta.tool_calls:
                 self.undo = progress.undo
-            if text and not chunk.usage and self._asked == 1 and self.undo is None:
-                self._likeness.learn(data, member.encode(), text)
+            if text and progress.run and not chunk.usage and self._asked == 1 and not self.undo:
+                like = member.encode(), text, progress.run
         if chunk.usage:
             self._usage = chunk.usage
             tier = chunk.service_tier or self._head.get("service_tier")
             self.usage = read_usage(chunk.usage, tier=tier)
             if not choices and not self._wants_usage:
                 return b""
-        passed = self._renamer.renamed(data, _unnamed(frame))
+        passed = self._renamer.renamed(data, encode(data))
+        if like is not None:
+            self.learn(frame, passed, *like)
         if not self._head and not chunk.usage:
             # Azure's filter reports first, in a chunk without id and choice: clients take the first
             # one for the beginning of the answer.
@@ -442,7 +433,7 @@ class ChatMatcher(Watch):
             return None
         self.fault = fault_of(error)
         # The upstream's own terminator may never come.
-        return _unnamed(frame) + encode(DONE)
+        return encode(frame.data) + encode(DONE)
 
     def _terminated(self) -> bytes | None:
         """Handle the terminator: there are no more choices, since many servers ignore `n`."""
@@ -466,20 +457,15 @@ class ChatMatcher(Watch):
             raise UpstreamError.unreadable("a chunk is not what the protocol allows")
         if count:
             first = {**self._head, "choices": [{"index": 0, "delta": {"role": "assistant"}}]}
-            read(Frame(b"", to_json(first), b""))
+            read(Frame(b"", to_json(first)))
             if self._id_repeats:
-                read(Frame(b"", to_json({**first, "choices": [{"index": 0, "delta": {}}]}), b""))
+                read(Frame(b"", to_json({**first, "choices": [{"index": 0, "delta": {}}]})))
         for frame in self._choices[0].frames():
             read(frame)
         if self._usage is not None:
             tier = self._head.get("service_tier")
             usage_chunk: JsonObject = {"choices": [], "usage": self._usage, "service_tier": tier}
-            read(Frame(b"", to_json(usage_chunk), b""))
-
-
-def _unnamed(frame: Frame) -> bytes:
-    """A recorded event, without a name: Chat events have none."""
-    return frame.raw[frame.raw.find(b"data: ") :] if frame.event else frame.raw
+            read(Frame(b"", to_json(usage_chunk)))
 
 
 class _Renamer(Struct, eq=False):

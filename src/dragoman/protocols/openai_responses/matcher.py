@@ -252,7 +252,7 @@ class ResponsesMatcher(Watch):
         try:
             if not name:
                 name = _other(data).type.encode()
-                frame = Frame(name, data, b"event: %b\n%b" % (name, frame.raw))
+                frame = Frame(name, data)
             if self.undo is not None and name not in _DELTAS and self._is_torn:
                 return None
             known = _EVENTS.get(name)
@@ -301,7 +301,7 @@ class ResponsesMatcher(Watch):
             return False  # its content comes in pieces
         if is_call and item.call_id in self._calls:
             return False
-        self._open = OpenItem(index, item, [_recorded(frame)])
+        self._open = OpenItem(index, item, [frame])
         self.begun = self.begun or bool(item.encrypted_content) or is_call
         if is_call:
             self._calls.add(item.call_id)
@@ -322,7 +322,7 @@ class ResponsesMatcher(Watch):
         at = sum((one.type == _SUMMARY) is is_summary for one in item.parts)
         if event.at(part.type) != at or part.value != "" or self._part is not None:
             return False
-        item.log.append(_recorded(frame))
+        item.log.append(frame)
         self._part = item.begin_part(part.type, at)
         return True
 
@@ -366,7 +366,7 @@ class ResponsesMatcher(Watch):
         """Whether an event has the whole text of a part in progress."""
         if self._open is None or part is None or not _is_same(part.run, text):
             return False
-        self._open.log.append(_recorded(frame))
+        self._open.log.append(frame)
         return True
 
     def _end_item(self, event: Event, frame: Frame) -> bool:
@@ -392,7 +392,7 @@ class ResponsesMatcher(Watch):
         item = self._touched(event)
         if item is None or not item.parts or event.content_index != item.parts[-1].at:
             return False
-        item.log.append(_recorded(frame))
+        item.log.append(frame)
         return True
 
     def _pass(self, frame: Frame) -> bytes | None:
@@ -501,11 +501,11 @@ class ResponsesMatcher(Watch):
         if not self._is_begun:
             return
         start = {"type": "response.created", "response": self._start}
-        read(Frame(b"response.created", to_json(start), b""))
+        read(Frame(b"response.created", to_json(start)))
         for index, whole in self._done.items():
             if not _is_foreign(whole):
                 event = {"type": _DONE.decode(), "output_index": index, "item": whole}
-                read(Frame(_DONE, to_json(event), b""))
+                read(Frame(_DONE, to_json(event)))
         assert isinstance(writer, ResponsesWriter)
         output, item = [self._done[index] for index in sorted(self._done)], self._open
         writer.resume(output, self._number, None if item is None else item.head.id)
@@ -533,11 +533,6 @@ def _is_foreign(raw: Raw) -> bool:
 def _after(number: Any, expected: int) -> int:
     """The number of the event after one; some servers give none."""
     return (number if type(number) is int and number > expected else expected) + 1
-
-
-def _recorded(frame: Frame) -> Frame:
-    """An event for the record, without its bytes, which were passed on."""
-    return Frame(frame.event, frame.data, b"")
 
 
 def _is_same_item(whole: Raw, item: Raw) -> bool:
