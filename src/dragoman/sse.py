@@ -116,9 +116,9 @@ def _parse(raw: bytes) -> Frame | None:
         if raw.find(b"\n") < 0:
             return Frame(b"", raw[6:])
     elif raw.startswith(b"event: "):
-        name, has_data, text = raw[7:].partition(b"\ndata: ")
-        if has_data and text.find(b"\n") < 0 and name.find(b"\n") < 0:
-            return Frame(name, text)
+        name, _, line = raw.partition(b"\n")
+        if line.startswith(b"data: ") and line.find(b"\n") < 0:
+            return Frame(name[7:], line[6:])
     if raw.lstrip(b"\n").startswith(b"{"):
         return Frame(b"error", raw.replace(b"\n", b" ").strip())
     name = b""

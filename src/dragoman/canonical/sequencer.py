@@ -15,7 +15,6 @@ from dragoman.canonical.events import (
     Sealed,
 )
 
-
 _OF_BLOCK = (Delta, Closed, PartBreak, Annotated, Sealed)
 
 

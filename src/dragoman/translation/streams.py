@@ -216,7 +216,6 @@ class TranslatedStream(AnswerStream):
         "_reader",
         "_restorer",
         "_sequencer",
-        "_size",
         "_stages",
         "_text_bytes",
         "_texts",
@@ -253,8 +252,6 @@ class TranslatedStream(AnswerStream):
         self._text_bytes = 0
         self._carried = 0
         """Bytes of the frames with more than a piece of text."""
-        self._size = 0
-        """Bytes of the last frame, 0 if they are among those."""
         self._texts: list[bytes] = []
         """The long texts that the writer repeats, with the account's secrets masked."""
 
@@ -307,15 +304,13 @@ class TranslatedStream(AnswerStream):
         return self._fill(self._hidden(b"".join(written)))
 
     def _take(self, frames: Iterable[Frame]) -> bytes:
-        outcome, written = self.outcome, list[bytes]()
+        read, halves = self._reader.read, self.halves
+        written: list[bytes] = []
         for frame in frames:
-            if outcome.ended or outcome.fault is not None:
-                break
-            events = self._reader.read(frame)
-            self._size = len(frame.data)
-            if self._stages or self.halves.seen:
+            events = read(frame)
+            if self._stages or halves.seen:
                 events = self._staged(events)
-            self._pass_on(events, written)
+            self._pass_on(events, written, len(frame.data))
         return b"".join(written)
 
     def keepalive(self) -> bytes:
@@ -339,8 +334,9 @@ class TranslatedStream(AnswerStream):
             events = [mended for event in events for mended in self.halves.push(event)]
         return events
 
-    def _pass_on(self, events: Iterable[Event], written: list[bytes]) -> None:
-        """Write events, one by one: an error must not lose the bytes already written."""
+    def _pass_on(self, events: Iterable[Event], written: list[bytes], size: int = 0) -> None:
+        """Write the events of a frame of that size, one by one: an error must not lose the bytes
+        already written."""
         try:
             for event in events:
                 if type(event) is Delta:
@@ -352,10 +348,13 @@ class TranslatedStream(AnswerStream):
                     if event.index == self._plain:
                         written.append(self._writer.write(event))
                         continue
-                    if not text.isspace():
-                        self.blank = 0 if text else self.blank
+                if self.over:
+                    return
+                if type(event) is Delta:
+                    if not event.text.isspace():
+                        self.blank = 0 if event.text else self.blank
                     elif event.index in self._calls:
-                        self.blank += len(text)
+                        self.blank += len(event.text)
                 elif type(event) is not Metered:
                     if type(event) is Opened:
                         self.speaks = self.speaks or type(event.block) is not Reasoning
@@ -365,8 +364,8 @@ class TranslatedStream(AnswerStream):
                         self.speaks = True
                     elif type(event) is Closed:
                         self.blank = 0
-                    self._carried += self._size
-                    self._size = 0
+                    self._carried += size
+                    size = 0
                     self._repeats = may_be_long(self._text_bytes + self._carried)
                 for changed in self._restorer.push(event):
                     for ordered in self._sequencer.push(changed):
@@ -386,6 +385,7 @@ class TranslatedStream(AnswerStream):
         kind = type(event)
         self.begun = self.begun or has_content(event)
         if kind in RECORDED:
+            self._plain = None
             if kind is Finished and not self.begun and self._ledger.lacks_content:
                 raise UpstreamError.unreadable(UNREAD)
             if self._mask is not None and type(event) is Failed:

@@ -321,7 +321,9 @@ class Blocks(Struct, eq=False):
             return self._rare_piece(index, block, piece)
         if extras:
             report_extras(self._inbound.ledger, extras, f"content[{block.number}].")
-        text = _text_of(piece)
+        text = getattr(piece, "text", "")
+        if type(text) is not str:
+            text = to_json_text(text)
         if not text:
             return ()
         block.pieces.append(text)

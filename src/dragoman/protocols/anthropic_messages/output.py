@@ -90,7 +90,8 @@ class Frames(Struct, eq=False):
 
     def text(self, text: str) -> bytes:
         """More text of the live block."""
-        return self._head + escape(_encode(text)) + _END
+        encoded = _encode(text)
+        return self._head + (encoded if encoded.isascii() else escape(encoded)) + _END
 
     def cite(self, citation: JsonObject) -> bytes:
         """A citation of the live text block."""

@@ -323,8 +323,8 @@ class ChatMatcher(Watch):
         self._wants_usage = include_usage
         self._asked = choices
         self._choices = {0: Progress(is_alone=choices == 1)}
-        self._head: JsonObject = {}
-        """Members of the first chunk that describe the whole answer."""
+        self._head: Answer | None = None
+        """The first chunk, for its members that describe the whole answer."""
         self._count = 0
         """Number of chunks with choices, except those matched by likeness."""
         self._id_repeats = False
@@ -374,38 +374,37 @@ class ChatMatcher(Watch):
         return len(choices) < 2 or self._asked > 1
 
     def _take(self, chunk: Answer, choices: Sequence[Choice], frame: Frame) -> bytes:
-        data = frame.data
-        says = any(not choice.is_report for choice in choices)
-        self._count += says
-        if says and not self._head:
-            names = ("id", "model", "created", "service_tier")
-            self._head = {name: getattr(chunk, name) for name in names}
-            self.answer_id = chunk.id or ""
-        elif choices and chunk.id == self.answer_id:
-            self._id_repeats = True
+        data, says = frame.data, False
         self.forget()
         like: tuple[bytes, str, Run] | None = None
         for choice in choices:
-            progress = self._choices.setdefault(choice.index, Progress(is_alone=False))
+            says = says or not choice.is_report
+            progress = self._choices.get(choice.index)
+            if progress is None:
+                progress = self._choices[choice.index] = Progress(is_alone=False)
             delta = choice.delta or _EMPTY
             texts = _texts(delta)
             self._watch(delta, texts)
             self.reason = choice.finish_reason or self.reason
             member, text = progress.take(choice, texts, data)
-            if self._asked == 1 and choice.delta is not None and choice.delta.tool_calls:
+            if self._asked == 1 and delta.tool_calls:
                 self.undo = progress.undo
             if text and progress.run and not chunk.usage and self._asked == 1 and not self.undo:
                 like = member.encode(), text, progress.run
+        self._count += says
+        if says and self._head is None:
+            self._head, self.answer_id = chunk, chunk.id or ""
+        elif choices and chunk.id == self.answer_id:
+            self._id_repeats = True
         if chunk.usage:
             self._usage = chunk.usage
-            tier = chunk.service_tier or self._head.get("service_tier")
-            self.usage = read_usage(chunk.usage, tier=tier)
+            self.usage = read_usage(chunk.usage, tier=chunk.service_tier or self._tier)
             if not choices and not self._wants_usage:
                 return b""
         passed = self._renamer.renamed(data, encode(data))
         if like is not None:
             self.learn(frame, passed, *like)
-        if not self._head and not chunk.usage:
+        if self._head is None and not chunk.usage:
             # Azure's filter reports first, in a chunk without id and choice: clients take the first
             # one for the beginning of the answer.
             self._early += passed
@@ -414,16 +413,23 @@ class ChatMatcher(Watch):
             passed, self._early = passed + self._early, b""
         return passed
 
+    @property
+    def _tier(self) -> str | None:
+        return None if self._head is None else self._head.service_tier
+
     def _watch(self, delta: Said, texts: Iterable[tuple[str, str]]) -> None:
         """Record the effect of an exact delta with these texts on the whole answer."""
-        arguments = "".join([one.text for one in delta.tool_calls or ()])
-        self.blank = blank_after(self.blank, arguments) if delta.tool_calls else 0
+        if delta.tool_calls:
+            arguments = "".join([one.text for one in delta.tool_calls])
+            self.blank = blank_after(self.blank, arguments)
+            self.text_bytes += len(arguments)
+        else:
+            self.blank = 0
         if delta.function_call is not None:
             self._has_legacy_calls = True
-            arguments += delta.function_call.arguments or ""
+            self.text_bytes += len(delta.function_call.arguments or "")
         for _, text in texts:
             self.text_bytes += len(text.encode())
-        self.text_bytes += len(arguments)
         self._spoken = self._spoken or delta.speaks
         self.begun = self.begun or delta.has_content
 
@@ -456,15 +462,16 @@ class ChatMatcher(Watch):
         if self._asked > 1 or self._has_legacy_calls:
             raise UpstreamError.unreadable("a chunk is not what the protocol allows")
         if count:
-            first = {**self._head, "choices": [{"index": 0, "delta": {"role": "assistant"}}]}
+            names = ("id", "model", "created", "service_tier")
+            first = {name: getattr(self._head, name, None) for name in names}
+            first["choices"] = [{"index": 0, "delta": {"role": "assistant"}}]
             read(Frame(b"", to_json(first)))
             if self._id_repeats:
                 read(Frame(b"", to_json({**first, "choices": [{"index": 0, "delta": {}}]})))
         for frame in self._choices[0].frames():
             read(frame)
         if self._usage is not None:
-            tier = self._head.get("service_tier")
-            usage_chunk: JsonObject = {"choices": [], "usage": self._usage, "service_tier": tier}
+            usage_chunk = {"choices": [], "usage": self._usage, "service_tier": self._tier}
             read(Frame(b"", to_json(usage_chunk)))
 
 

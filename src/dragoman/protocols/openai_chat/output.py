@@ -84,7 +84,8 @@ class Chunks(Struct, eq=False):
 
     def text(self, text: str) -> bytes:
         """More text."""
-        return escape(_encode(text)).join(self._around)
+        encoded = _encode(text)
+        return (encoded if encoded.isascii() else escape(encoded)).join(self._around)
 
     def text_with_logprobs(self, text: str, records: tuple[Any, ...]) -> bytes:
         """More content or refusal, with the log probabilities of its tokens."""

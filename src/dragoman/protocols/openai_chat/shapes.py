@@ -479,15 +479,21 @@ class TextAnswer(AnyAnswer, kw_only=True):
     choices: Annotated[list[TextMessageChoice], Meta(min_length=1, max_length=1)]
 
 
+class MoreText(MereText, kw_only=True):
+    """A further piece of text: the role was said."""
+
+    role: None = None
+
+
 class TextDeltaChoice(AnyChoice, kw_only=True):
-    delta: MereText
+    delta: MoreText
     finish_reason: None = None
     index: Literal[0] = 0
     logprobs: None = None
 
 
 class TextChunk(AnyAnswer, kw_only=True):
-    """A chunk of mere text."""
+    """A chunk of mere text, after one with the role."""
 
     choices: Annotated[list[TextDeltaChoice], Meta(min_length=1, max_length=1)]
     usage: None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, json
 
 from dragoman import jsontext
 from dragoman.canonical.blocks import (
@@ -51,6 +51,7 @@ from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_chat.whole_message import Received, numbered
 from dragoman.protocols.openai_errors import fault_of
+from dragoman.protocols.reading import REFUSED
 from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
@@ -60,7 +61,7 @@ _WHOLE = "text of a whole message"
 _COMPLETION = "text in the place of deltas"
 _WATCHED = "text whose pieces may belong elsewhere, or follow a finish reason"
 
-_text_chunk = jsontext.decoder(TextChunk)
+_text_chunk = json.Decoder(TextChunk).decode
 _answer = jsontext.decoder(Answer)
 
 
@@ -124,18 +125,18 @@ class ChatReader(Struct, eq=False):
 
     def read(self, frame: Frame) -> Iterable[Event]:
         """The events of one frame, in order."""
-        if self._over:
-            return ()
-        data, is_error_event = frame.data, frame.event == b"error"
+        data = frame.data
         if self._kind == _TEXT:
             try:
-                delta = _text_chunk(data).choices[0].delta
-            except JsonError:
+                text = _text_chunk(data).choices[0].delta.content
+            except REFUSED:
                 pass
             else:
-                if delta.role is None:
-                    self._received.text.append(delta.content)
-                    return (Delta(self._index, delta.content),)
+                self._received.text.append(text)
+                return (Delta(self._index, text),)
+        if self._over:
+            return ()
+        is_error_event = frame.event == b"error"
         if data.strip() == DONE:
             return self._end(terminated=True)
         chunk = None if is_error_event else exact_answer(data)
