@@ -86,12 +86,14 @@ class Arguments(Run):
 
 class Likeness(Struct, frozen=True):
     """What an event is like that differs from an earlier one only in its text: its name, and its
-    data `before` and `after` the text, which is the next of a `run`. `head` and `tail` are the
-    bytes around the text that is passed on."""
+    data `before` and `after` the text, which is the next of a `run`; with its quotes it is from
+    `start` to `end`. `head` and `tail` are the bytes around the text that is passed on."""
 
     event: bytes
     before: bytes
     after: bytes
+    start: int
+    end: int
     run: Run
     head: bytes
     tail: bytes
@@ -143,7 +145,7 @@ class Watch:
             or not data.endswith(like.after)
         ):
             return None
-        quoted = data[len(like.before) - 1 : 1 - len(like.after)]
+        quoted = data[like.start : like.end]
         if quoted.find(b"\\") >= 0 and (quoted.find(b"\\u") >= 0 or quoted.endswith(b'\\"')):
             return None
         try:
@@ -166,8 +168,10 @@ class Watch:
         before, sign, rest = frame.data.partition(b'"%b":"' % member)
         after = rest.removeprefix(text.encode())
         if after.startswith(b'"') and after != rest and passed.endswith(rest + b"\n\n"):
-            head, tail = passed[: -len(rest) - 2], after + b"\n\n"
-            self._like = Likeness(frame.event, before + sign, after, run, head, tail)
+            before += sign
+            place = len(before) - 1, 1 - len(after)
+            around = passed[: -len(rest) - 2], after + b"\n\n"
+            self._like = Likeness(frame.event, before, after, *place, run, *around)
 
     def forget(self) -> None:
         """See `base.Matcher`."""

@@ -471,7 +471,8 @@ class ChatMatcher(Watch):
         for frame in self._choices[0].frames():
             read(frame)
         if self._usage is not None:
-            usage_chunk = {"choices": [], "usage": self._usage, "service_tier": self._tier}
+            usage_chunk: JsonObject = {"choices": [], "usage": self._usage}
+            usage_chunk["service_tier"] = self._tier
             read(Frame(b"", to_json(usage_chunk)))
 
 
