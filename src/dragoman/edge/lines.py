@@ -53,8 +53,6 @@ class LineWriter:
 
     def __call__(self, line: bytes) -> None:
         """Take a line, without its line break."""
-        if len(self._pieces) >= _MAX_PIECES:
-            return
         self._lines.append(line)
         if len(self._lines) >= _MOST:
             self.flush()
@@ -64,7 +62,8 @@ class LineWriter:
     def flush(self) -> None:
         """Write what was taken, as far as that is possible at once."""
         lines, self._lines = self._lines, []
-        self._pieces.extend(_pieces(lines if self._form is None else map(self._form, lines)))
+        if len(self._pieces) < _MAX_PIECES:
+            self._pieces.extend(_pieces(lines if self._form is None else map(self._form, lines)))
         try:
             while self._pieces and self._outlet.is_ready():
                 piece = self._pieces.popleft()

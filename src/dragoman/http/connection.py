@@ -17,13 +17,12 @@ import httptools
 
 from dragoman.http.arrival import Arrival
 from dragoman.http.boundary import Boundary
-from dragoman.http.context import GRACE_S, SHORT_READ, Context
+from dragoman.http.context import SHORT_READ, Context
 from dragoman.http.head import (
     CONTINUE,
     STATUS_LINES,
     BadHead,
-    body_length,
-    headers_of,
+    read_fields,
     split_target,
 )
 from dragoman.http.problems import Problem
@@ -49,11 +48,11 @@ class Connection(asyncio.BufferedProtocol):
         "_ahead",
         "_arrival",
         "_boundary",
+        "_discarded",
         "_fields",
         "_half_closed",
         "_head_bytes",
         "_left",
-        "_linger",
         "_parser",
         "_reading",
         "_request",
@@ -100,8 +99,8 @@ class Connection(asyncio.BufferedProtocol):
         self._spent = False
         """Whether the parser had what is not to be taken for a part of the next head: trailers, or
         the head that `_decline` gives it."""
-        self._linger = 0
-        """Bytes that are still discarded before the connection ends."""
+        self._discarded = 0
+        """Bytes that were discarded of what is not wanted of a body, or behind the last answer."""
         self._ahead = b""
         self._reading = True
         self._half_closed: asyncio.TimerHandle | None = None
@@ -139,10 +138,10 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         request = self._request
         if request is None:
-            is_short = self._upgraded is None
+            is_long = self._upgraded is not None
         else:
-            is_short = request.length < 0 and not (request.is_piped and self._arrival.is_dense)
-        return self.context.short_view if is_short else self.context.view
+            is_long = request.length >= 0 or (request.is_piped and self._arrival.is_dense)
+        return self.context.view if is_long else self.context.short_view
 
     def buffer_updated(self, nbytes: int) -> None:
         context = self.context
@@ -207,10 +206,11 @@ class Connection(asyncio.BufferedProtocol):
                         self._parser = httptools.HttpRequestParser(self)
                         self._url, self._fields = b"", []
                     # Behind an empty line only another empty line can have left a head unbegun.
-                    self._head_bytes += cut - start + (_EMPTY_LINES if start else 0)
-                    if self._head_bytes > self.context.limits.head_bytes:
+                    size = self._head_bytes + cut - start + (_EMPTY_LINES if start else 0)
+                    if size > self.context.limits.head_bytes:
                         self._refuse(Problem.HEAD_TOO_LARGE)
                         return
+                    self._head_bytes = size
             try:
                 self._parser.feed_data(view[start:cut])
             except httptools.HttpParserUpgrade:
@@ -244,8 +244,8 @@ class Connection(asyncio.BufferedProtocol):
     def _discard(self, size: int) -> None:
         """Discard bytes. Too many of them are left in the kernel while there is an answer to send;
         otherwise they end the connection."""
-        self._linger -= size
-        if self._linger >= 0:
+        self._discarded += size
+        if self._discarded <= self.context.limits.linger_bytes:
             return
         if self._request is not None:
             self._pause_reading(True)
@@ -309,23 +309,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._request is not None:
             # The head that `_decline` gives to the parser.
             return
-        fields, self._fields = self._fields, []
         parser = self._parser
         method = parser.get_method().decode()
-        if method == "CONNECT":
-            raise BadHead(Problem.METHOD)
         version = parser.get_http_version()
-        headers = headers_of(fields)
-        length = body_length(headers, version)
-        path, query = split_target(self._url)
-        if path == "*" and method != "OPTIONS":
-            # RFC 9112, 3.2.4
-            raise BadHead(Problem.MALFORMED)
-        expects = version == "1.1" and b"expect" in headers
-        if expects and headers[b"expect"].strip().lower() != b"100-continue":
-            raise BadHead(Problem.EXPECTATION)
+        path, query = split_target(method, self._url)
+        headers, length = read_fields(self._fields, version)
         context = self.context
-        self._request = request = Request(
+        request = Request(
             self,
             self.address,
             context.budget,
@@ -337,11 +327,14 @@ class Connection(asyncio.BufferedProtocol):
             length,
             parser.should_keep_alive(),
             parser.should_upgrade(),
-            expects and length != 0,
         )
-        self._url = b""
-        self._head_bytes = 0
-        self._linger = context.limits.linger_bytes
+        if b"expect" in headers and version == "1.1":
+            if headers[b"expect"].strip().lower() != b"100-continue":
+                raise BadHead(Problem.EXPECTATION)
+            request.expects = length != 0
+        self._request = request
+        self._url, self._fields = b"", []
+        self._head_bytes = self._discarded = 0
         if length > 0:
             self._left = length
         elif length < 0:
@@ -363,7 +356,9 @@ class Connection(asyncio.BufferedProtocol):
                 # The parser takes the body for the other protocol.
                 return
             self.state = TRANSITIONS[self.state]["whole"]
-            request.finish()
+            request.complete = True
+            if request.waiter is not None:
+                request.wake()
         elif self.state == "discarding":
             self.state = TRANSITIONS[self.state]["whole"]
             self._next()
@@ -458,9 +453,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.state == "flushing":
             self._next()
             return
-        limits = self.context.limits
-        self.deadline = self.loop.time() + limits.linger_s
-        self._linger = limits.linger_bytes
+        self.deadline = self.loop.time() + self.context.limits.linger_s
+        self._discarded = 0
         self._pause_reading(False)
 
     def switch_to(self, upgraded: UpgradedConnection) -> asyncio.Transport:
@@ -484,10 +478,6 @@ class Connection(asyncio.BufferedProtocol):
         self.state = TRANSITIONS[self.state]["drained"]
         self.waits_since = now = self.loop.time()
         self.deadline = now + (self.context.limits.idle_s or inf)
-        if self.context.draining:
-            # The head of the answer did not say that it is the last: the next request may have
-            # been sent, and would be reset.
-            self.deadline = min(self.deadline, now + GRACE_S)
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             self._pause_reading(False)
@@ -541,7 +531,7 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse(self, problem: Problem) -> None:
         """Answer what is no valid request, and end."""
         try:
-            path = split_target(self._url)[0] if self._url else ""
+            path = split_target("", self._url)[0] if self._url else ""
         except BadHead:
             path = ""
         headers = dict(self._fields)
@@ -558,12 +548,12 @@ class Connection(asyncio.BufferedProtocol):
         transport = self.transport
         if transport is None:
             return
-        limits = self.context.limits
-        if sends and limits.linger_s:
+        linger_s = self.context.limits.linger_s
+        if sends and linger_s:
             if transport.can_write_eof():
                 transport.write_eof()
-            self._linger = limits.linger_bytes
-            self.deadline = self.loop.time() + limits.linger_s
+            self._discarded = 0
+            self.deadline = self.loop.time() + linger_s
             self._pause_reading(False)
         else:
             self.deadline = inf

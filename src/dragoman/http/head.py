@@ -28,9 +28,6 @@ _MOST_FIELDS = 256
 _LONGEST_TARGET = 8192
 """Bytes of a path and query: to decode one of 64 KB takes 15 ms."""
 
-_REMEMBERED = 128
-"""Longest target that is remembered with its parts."""
-
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
@@ -52,73 +49,63 @@ class BadHead(Exception):
         self.problem = problem
 
 
-def headers_of(fields: Fields) -> dict[bytes, bytes]:
-    """Headers by lower-case name; repeated ones are combined (RFC 9110, 5.3).
+def read_fields(fields: Fields, version: str) -> tuple[dict[bytes, bytes], int]:
+    """Headers by lower-case name, and the bytes of the body that follows, -1 for one in chunks.
 
     Raises:
-        BadHead: one came twice that may come once, or there are too many.
+        BadHead: one came twice that may come once, there are too many, the host is missing, or the
+            coding cannot be undone.
     """
     if len(fields) > _MOST_FIELDS:
         raise BadHead(Problem.HEAD_TOO_LARGE)
     headers = dict(fields)
     if len(headers) != len(fields):
-        headers = {}
-        for name, value in fields:
-            if name not in headers:
-                headers[name] = value
-            elif name in _SINGLE:
-                raise BadHead(Problem.MALFORMED)
-            else:
-                headers[name] += (b"; " if name == b"cookie" else b", ") + value
+        headers = _combined(fields)
+    if version != "1.1" and version != "1.0":
+        # The parser takes a line without a version for HTTP/0.9.
+        raise BadHead(Problem.MALFORMED if version == "0.9" else Problem.VERSION)
+    host = headers.get(b"host")
+    if version == "1.1" if host is None else _HOST.fullmatch(host) is None:
+        raise BadHead(Problem.MALFORMED)
+    if b"transfer-encoding" not in headers:
+        return headers, int(headers.get(b"content-length", 0))
+    codings = [one.strip() for one in headers[b"transfer-encoding"].lower().split(b",")]
+    if version == "1.0" or codings[-1] != b"chunked":
+        # RFC 9112, 6.1 and 6.3
+        raise BadHead(Problem.MALFORMED)
+    if len(codings) > 1:
+        raise BadHead(Problem.CODING)
+    return headers, -1
+
+
+def _combined(fields: Fields) -> dict[bytes, bytes]:
+    """Headers of which some are repeated (RFC 9110, 5.3)."""
+    headers: dict[bytes, bytes] = {}
+    for name, value in fields:
+        if name not in headers:
+            headers[name] = value
+        elif name in _SINGLE:
+            raise BadHead(Problem.MALFORMED)
+        else:
+            headers[name] += (b"; " if name == b"cookie" else b", ") + value
     return headers
 
 
-def body_length(headers: dict[bytes, bytes], version: str) -> int:
-    """Bytes of the body that follows a head, -1 for one in chunks.
-
-    Raises:
-        BadHead: the host is missing, or the coding cannot be undone.
-    """
-    host = headers.get(b"host")
-    if version == "1.1":
-        if host is None:
-            raise BadHead(Problem.MALFORMED)
-    elif version != "1.0":
-        # The parser takes a line without a version for HTTP/0.9.
-        raise BadHead(Problem.MALFORMED if version == "0.9" else Problem.VERSION)
-    if host is not None and _HOST.fullmatch(host) is None:
-        raise BadHead(Problem.MALFORMED)
-    coding = headers.get(b"transfer-encoding")
-    if coding is None:
-        length = headers.get(b"content-length")
-        return int(length) if length is not None else 0
-    if version == "1.0":
-        raise BadHead(Problem.MALFORMED)
-    codings = [one.strip() for one in coding.lower().split(b",")]
-    if codings != [b"chunked"]:
-        # RFC 9112, 6.3
-        raise BadHead(Problem.CODING if codings[-1] == b"chunked" else Problem.MALFORMED)
-    return -1
-
-
-def split_target(target: bytes) -> tuple[str, bytes]:
+@lru_cache(maxsize=256)
+def split_target(method: str, target: bytes) -> tuple[str, bytes]:
     """Path, decoded, and query of a request target.
 
     Raises:
         BadHead: it is none of the forms a server takes (RFC 9112, 3.2), or too long.
     """
-    if len(target) <= _REMEMBERED:
-        return _cached_target(target)
+    if method == "CONNECT":
+        raise BadHead(Problem.METHOD)
     if len(target) > _LONGEST_TARGET:
         raise BadHead(Problem.TARGET)
-    return _parts(target)
-
-
-def _parts(target: bytes) -> tuple[str, bytes]:
     if b"#" in target:
         raise BadHead(Problem.MALFORMED)
     if not target.startswith(b"/"):
-        if target == b"*":
+        if target == b"*" and method == "OPTIONS":
             return "*", b""
         try:
             url = httptools.parse_url(target)
@@ -129,9 +116,6 @@ def _parts(target: bytes) -> tuple[str, bytes]:
         return _path(url.path or b"/"), url.query or b""
     path, _, query = target.partition(b"?")
     return _path(path), query
-
-
-_cached_target = lru_cache(maxsize=1024)(_parts)
 
 
 def _path(given: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from io import BytesIO
+from math import inf
 from typing import Protocol
 
 from msgspec import Struct
@@ -41,6 +42,7 @@ class Link(Protocol):
     loop: asyncio.AbstractEventLoop
     sending: Sending
     transport: asyncio.Transport | None
+    """None before the connection is open, and after it is gone."""
 
     def want_body(self, request: Request) -> None:
         """The application waits for the body."""
@@ -89,7 +91,7 @@ class Request(Struct, eq=False):
     """Whether the client may send another request on the connection."""
     wants_upgrade: bool
     """Whether the client asks for another protocol; see `switch_to`."""
-    expects: bool
+    expects: bool = False
     """Whether the client waits for `100 Continue`."""
     complete: bool = False
     gone: bool = False
@@ -110,12 +112,14 @@ class Request(Struct, eq=False):
     _body: bytes = b""
     _whole: BytesIO | None = None
     """The body, where it came in several pieces."""
-    _limit: int = -1
+    _limit: float = inf
+    """The largest body that the application takes, once it waits for it."""
     _sink: BodySink | None = None
     _taken: int = 0
     """Bytes of the body that a sink took."""
     _failure: Problem | None = None
-    _waiter: asyncio.Future[None] | None = None
+    waiter: asyncio.Future[None] | None = None
+    """What the application waits for."""
     _head: bytes = b""
     """The head of an answer that comes in pieces, until it is sent."""
     _promised: int = 0
@@ -174,9 +178,9 @@ class Request(Struct, eq=False):
         """Wait until `sink` has taken enough, or nothing more will come."""
         self._sink = sink
         connection.want_body(self)
-        self._waiter = connection.loop.create_future()
+        self.waiter = connection.loop.create_future()
         try:
-            await self._waiter
+            await self.waiter
         except BaseException:
             self._sink = None
             raise
@@ -195,7 +199,7 @@ class Request(Struct, eq=False):
     @property
     def wanted(self) -> bool:
         """Whether the application waits for more of the body."""
-        return self._sink is not None if self.is_piped else self._limit >= 0
+        return self._sink is not None if self.is_piped else self._limit < inf
 
     @property
     def held(self) -> int:
@@ -215,8 +219,8 @@ class Request(Struct, eq=False):
         while not self.complete and self._failure is None:
             if self.gone:
                 raise ClientGone
-            self._waiter = connection.loop.create_future()
-            await self._waiter
+            self.waiter = connection.loop.create_future()
+            await self.waiter
 
     def reserve(self, size: int) -> bool:
         """Reserve so many bytes of the memory budget until the request is over; False if there are
@@ -230,10 +234,10 @@ class Request(Struct, eq=False):
 
     def take(self, data: bytes) -> None:
         """A piece of the body came."""
-        self.received += len(data)
+        received = self.received = self.received + len(data)
         if self.unwanted:
             return
-        if self.received > self._limit >= 0:
+        if received > self._limit:
             self.fail(Problem.BODY_TOO_LARGE)
         elif self._sink is not None and self.length >= 0:
             self._taken = self.received
@@ -259,30 +263,24 @@ class Request(Struct, eq=False):
             if sink(data):
                 return
         except Exception as error:
-            if self._waiter is not None and not self._waiter.done():
-                self._waiter.set_exception(error)
+            if self.waiter is not None and not self.waiter.done():
+                self.waiter.set_exception(error)
         self._sink = None
-        self._wake()
-
-    def finish(self) -> None:
-        """All of the body came."""
-        self.complete = True
-        if self._waiter is not None:
-            self._wake()
+        self.wake()
 
     def fail(self, problem: Problem) -> None:
         """The body will not come."""
         if self._failure is None and not self.complete:
             self._failure = problem
             self._drop_body()
-            self._wake()
+            self.wake()
 
     def left(self) -> None:
         """The client has left."""
         self.connection = None
         self.gone = True
         self._drop_body()
-        self._wake()
+        self.wake()
         if self.on_gone is not None:
             self.on_gone()
 
@@ -296,8 +294,9 @@ class Request(Struct, eq=False):
         self._body, self._whole, self._taken = b"", None, self.received
         self.release()
 
-    def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
+    def wake(self) -> None:
+        """The application goes on."""
+        waiter, self.waiter = self.waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
@@ -316,10 +315,12 @@ class Request(Struct, eq=False):
         elif self.method == "HEAD":
             body = b""
         head = connection.head(self, status, lines, length)
+        transport = connection.transport
+        assert transport is not None
         if len(body) <= _JOINED:
-            connection.sending.write(head + body)
+            transport.write(head + body)
         else:
-            connection.sending.write_both(head, body)
+            transport.writelines((head, body))
         connection.answered(self)
 
     def start(self, status: int, lines: bytes = b"", length: int | None = None) -> None:
@@ -344,14 +345,14 @@ class Request(Struct, eq=False):
     def try_write(self, data: bytes) -> bool:
         """Send a piece of the answer, not empty, if that takes no waiting; else False."""
         connection = self.connection
-        if connection is None or self._head or not (self.is_chunked or self.is_measured):
+        if connection is None or self._head or connection.sending.paused:
             return False
-        sending = connection.sending
-        transport = sending.transport
-        if sending.paused or transport is None:
-            return False
+        transport = connection.transport
+        assert transport is not None
         if self.is_chunked:
             transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        elif not self.is_measured:
+            return False
         elif self.method != "HEAD":
             self._promised -= len(data)
             transport.write(data)

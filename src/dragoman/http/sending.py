@@ -64,11 +64,6 @@ class Sending:
         if self.transport is not None:
             self.transport.write(data)
 
-    def write_both(self, head: bytes, body: bytes) -> None:
-        """Send a large body after its head, without a copy."""
-        if self.transport is not None:
-            self.transport.writelines((head, body))
-
     async def drained(self) -> None:
         """Wait until less waits to be sent, or the connection is gone."""
         while self.paused and self.transport is not None:
