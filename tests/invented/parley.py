@@ -65,7 +65,7 @@ from dragoman.protocols.base import (
     Translate,
     to_json,
 )
-from dragoman.protocols.fields import JsonObject, decode_object
+from dragoman.protocols.fields import JsonObject, checker, decode_object
 from dragoman.protocols.json_array import ARRAY
 from dragoman.protocols.matching import Watch
 from dragoman.protocols.traced_settings import settings_at
@@ -681,10 +681,10 @@ def _forward(members: Members, model: str, capabilities: Capabilities) -> bytes:
 
 
 _fitted: Callable[[Members, Any, Capabilities, Ledger, bool], Members] = _as_is
-_without_envelopes: Callable[[Members, Ledger], Members] = _as_is
+_without_envelopes: Callable[[Members, object, Ledger], Members] = _as_is
 
 PASSTHROUGH = Passthrough(
-    shape=jsontext.decoder(_Shape),
+    check=checker(_Shape),
     without_envelopes=_without_envelopes,
     without_reasoning=_without_reasoning,
     fitted=_fitted,

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from dragoman.canonical.envelope import PREFIX, Sealer
+from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault, InvalidRequest, UpstreamError
 from dragoman.canonical.events import Event
 from dragoman.canonical.halves import MENDED, Halves
@@ -766,17 +766,15 @@ class Translate(Struct, frozen=True, kw_only=True):
 class Passthrough(Struct, frozen=True, kw_only=True):
     """The pass-through between a client and an upstream of the same protocol."""
 
-    shape: Callable[[bytes], Any]
-    """The decoder of the validated part of a body that goes upstream unchanged although it has
-    unknown members: for the functions that take `checked`. Raises JsonError."""
+    check: Callable[[bytes], Any]
+    """The check of a body that goes upstream unchanged although it has unknown members. Returns its
+    validated part, for the functions that take `checked`. Raises InvalidRequest if a well-known
+    field is missing or of the wrong type: other mistakes are reported by the upstream, in the same
+    protocol."""
     suits: Callable[[Options], bool] = lambda options: True
     """Whether answers may be passed through; False if options require answers in a form that no
     upstream writes."""
-    envelope: bytes = b'"' + PREFIX.encode()
-    """Bytes that a body with reasoning state in the gateway's envelopes certainly has."""
-    may_have_envelopes: Callable[[Any], bool] = lambda checked: True
-    """Whether there may be reasoning state in the gateway's envelopes, by what `shape` decoded."""
-    without_envelopes: Callable[[Mapping[str, msgspec.Raw], Ledger], Mapping[str, msgspec.Raw]]
+    without_envelopes: Callable[[Mapping[str, msgspec.Raw], Any, Ledger], Mapping[str, msgspec.Raw]]
     """The client's top-level members without reasoning state in the gateway's envelopes. Other
     values byte for byte."""
     without_reasoning: Callable[

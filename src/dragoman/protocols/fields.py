@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
+import msgspec
+
 from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
-from dragoman.jsontext import JsonError, JsonMismatch, JsonTooDeep
+from dragoman.jsontext import JsonError, JsonTooDeep
 
 T = TypeVar("T")
 
@@ -74,18 +76,20 @@ def _explain(body: bytes) -> NoReturn:
     raise InvalidRequest.at("", "The request body is not valid JSON.")
 
 
-def checked(body: bytes, shape: Callable[[bytes], T]) -> T:
-    """The part of a body that `shape` decodes.
+def checker(kind: type[T]) -> Callable[[bytes], T]:
+    """A function that decodes a body as `kind`, and raises InvalidRequest, naming the field that is
+    missing, or of a wrong type."""
+    decode = msgspec.json.Decoder(kind).decode
 
-    Raises:
-        InvalidRequest: naming the field that is missing, or of a wrong type.
-    """
-    try:
-        return shape(body)
-    except JsonMismatch as error:
-        raise mismatch(error) from None
-    except JsonError:
-        _explain(body)
+    def check(body: bytes) -> T:
+        try:
+            return decode(body)
+        except msgspec.ValidationError as error:
+            raise mismatch(error) from None
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            _explain(body)
+
+    return check
 
 
 def mismatch(error: Exception) -> InvalidRequest:

@@ -205,14 +205,11 @@ MODEL: Final = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 def renamed(body: bytes, model: str) -> bytes:
     """A whole answer with another model name, where it can be with all other bytes as they are."""
     found = MODEL.search(body)
-    if (
-        found is None
-        # The match may be inside another member, or of a name that comes again.
-        or body.find(b"{", body.find(b"{") + 1, found.start()) >= 0
-        or body.find(b'"model"', found.end()) >= 0
-    ):
+    start, end = (0, 0) if found is None else found.span(2)
+    # The match may be inside another member, or of a name that comes again.
+    if not start or body.find(b"{", 1, start) >= 0 or body.find(b'"model"', end) >= 0:
         return to_json({**members(body), "model": model})
-    return body[: found.start(2)] + to_json(model) + body[found.end() :]
+    return b"%b%b%b" % (body[:start], to_json(model), body[end:])
 
 
 def is_object(text: str) -> bool:

@@ -72,6 +72,11 @@ def holds(raw: Raw | None, word: bytes) -> bool:
     return raw is not None and bytes(raw).find(word) >= 0
 
 
+def any_holds(raws: Iterable[Raw], word: bytes) -> bool:
+    """Whether the text of one of these values may have this word."""
+    return b"".join(raws).find(word) >= 0
+
+
 def hides_words(text: bytes) -> bool:
     """Whether JSON text has escaped digits, letters or underscores, which no encoder writes: a word
     that is looked for may be spelled so."""

@@ -542,12 +542,14 @@ class Names:
         Raises:
             InvalidRequest: naming the member.
         """
-        for name in members:
-            if name not in self._known:
-                refuse_misspelled(name, self._folded, name)
-        for name in self._inner:
-            if name in members:
-                self._check_inner(name, members[name])
+        if not self._known.issuperset(members):
+            for name in members:
+                if name not in self._known:
+                    refuse_misspelled(name, self._folded, name)
+        if not self._inner.keys().isdisjoint(members):
+            for name in self._inner:
+                if name in members:
+                    self._check_inner(name, members[name])
 
     def _check_inner(self, outer: str, raw: Raw) -> None:
         known = self._inner[outer]

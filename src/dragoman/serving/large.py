@@ -64,8 +64,9 @@ def is_large(body: bytes) -> bool:
 def _has_many_parts(body: bytes) -> bool:
     """Whether JSON text seems to hold many objects and lists."""
     last = len(body) - _WINDOW
-    starts = [int(random() * last) for _ in range(_WINDOWS)]
-    some = b"".join([body[start : start + _WINDOW] for start in starts])
+    some = b"".join(
+        [body[(start := int(random() * last)) : start + _WINDOW] for _ in range(_WINDOWS)]
+    )
     most = _PARTS * len(some) // len(body)
     return some.count(b"{") + some.count(b"[") > most and len(_PART.findall(some)) > most
 
@@ -138,7 +139,7 @@ class LargeBodies:
             Dropping(bound, moved, least),
         )
         if left_out:
-            call.ledger, call.body = ledger, body
+            call.replace_body(body, ledger)
         return left_out
 
     async def answer(

@@ -30,6 +30,7 @@ from dragoman.canonical.tagged_calls import TaggedCalls
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import (
+    NOTHING,
     PLAIN,
     AnswerWriter,
     Codec,
@@ -108,28 +109,21 @@ class Call:
     protocol has a member for it. `mask` has the secrets that the upstream was sent: streams hide
     them, and the caller does in whole answers and errors."""
 
-    __slots__ = (
-        "_earlier",
-        "_names",
-        "_others",
-        "_source",
-        "_stops",
-        "_unreduced",
-        "account",
-        "body",
-        "codec",
-        "endpoint",
-        "headers_passed",
-        "ledger",
-        "mask",
-        "passes_through",
-        "path",
-        "request_id",
-        "response_id",
-        "search",
-        "settings",
-        "streams",
-    )
+    headers_passed: Mapping[str, str] = NOTHING
+    """The client's headers that are sent."""
+    mask = NO_MASK
+    request_id = ""
+    search: Searching | None = None
+    """The searches that are made here for the model; None if there are none."""
+    _earlier: Sequence[Event] = ()
+    """The events of the answers before the last one, where that takes several."""
+    _names = _UNCHANGED
+    _others: Mapping[str, frozenset[str]] = NOTHING
+    """The properties that are no texts of the tools of which calls may be in a text."""
+    _stops: tuple[str, ...] = ()
+    """Stop sequences that are emulated here."""
+    _unreduced: tuple[bytes, Ledger] | None = None
+    """The first body and ledger, once there are others."""
 
     def __init__(self, source: ClientRequest, upstream: str, settings: CallSettings) -> None:
         """Write the request for an upstream of protocol `upstream`.
@@ -139,40 +133,25 @@ class Call:
             Refused: the policy does not allow what would be lost.
         """
         self._source = source
-        self.codec = CODECS[upstream]
+        self.codec = codec = CODECS[upstream]
         self.settings = settings
-        self.endpoint = self.codec.endpoint.at(settings.service)
-        self.headers_passed: Mapping[str, str] = {}
-        """The client's headers that are sent."""
+        self.endpoint = codec.endpoint.at(settings.service)
         self.account = settings.account
-        self.mask = NO_MASK
         self.response_id = settings.response_id
-        self.request_id = ""
-        self.search: Searching | None = None
-        """The searches that are made here for the model; None if there are none."""
+        capabilities = settings.capabilities
         self.passes_through = (
-            source.codec is self.codec
+            source.codec is codec
             and bool(source.body)
-            and self.codec.passthrough.suits(settings.options)
-            and not (self._may_search() and source.codec.endpoint.searches(source.members))
+            and codec.passthrough.suits(settings.options)
+            and not (self._may_search() and codec.endpoint.searches(source.members))
         )
         """Whether both sides have the same protocol, so that nothing is translated."""
         self.streams = source.stream
         """Whether the upstream is asked to stream, if only for `stream_as_response`."""
         self.ledger = Ledger()
-        self._earlier: list[Event] = []
-        """The events of the answers before the last one, where that takes several."""
-        self._others: dict[str, frozenset[str]] = {}
-        """The properties that are no texts of the tools of which calls may be in a text."""
-        self._stops: tuple[str, ...] = ()
-        """Stop sequences that are emulated here."""
         if self.passes_through:
-            self._names = _UNCHANGED
             self.body = self._forward(0)
-            if (
-                settings.capabilities.reasoning_in == "tags"
-                or settings.capabilities.tool_text == "parse"
-            ):
+            if capabilities.reasoning_in == "tags" or capabilities.tool_text == "parse":
                 self._read_answer()
         else:
             request = self._request()
@@ -180,14 +159,13 @@ class Call:
                 self.search = Searching(request, self.ledger)
                 request = self.search.request
             self.streams = request.stream or self._may_be_long(request)
-            self._names = tool_names(request, self.codec)
+            self._names = tool_names(request, codec)
             self._note_tools(request)
             if request.stop:
-                taken = self.codec.translate.taken_stops(request.stop)
+                taken = codec.translate.taken_stops(request.stop)
                 self._stops = emulated(request.stop, taken, settings.options)
             self.body = self._write(request)
         self.path = self.endpoint.path_for(settings.model or source.model, self.streams)
-        self._unreduced = self.body, self.ledger
 
     def _may_search(self) -> bool:
         """Whether web searches are made here, and not by the upstream."""
@@ -207,7 +185,7 @@ class Call:
         """Begin with the first request of those that its searches take."""
         assert self.search is not None
         self.restore()
-        self._earlier = []
+        self._earlier = ()
         self.search.start()
 
     @property
@@ -223,11 +201,11 @@ class Call:
         events = self.search.answered(found)
         if not self.search.is_over:
             losses = self.ledger
-            self.ledger = Ledger()
+            self.replace_body(self.body, Ledger())
             self.body = self._write(self.search.request)
             self.ledger = losses
         if stream is None:
-            self._earlier += events
+            self._earlier = [*self._earlier, *events]
             return b""
         assert isinstance(stream, TranslatedStream)
         return stream.go_on(self._reader(stream.halves), self._stages(), events)
@@ -235,12 +213,11 @@ class Call:
     def __getstate__(self) -> dict[str, Any]:
         """The pickled state has what the translation of an answer needs: neither body, and of the
         request the result of `reduce`."""
-        state = {name: getattr(self, name) for name in self.__slots__ if name not in _NOT_PICKLED}
+        state = {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
         return state | {"codec": self.codec.name}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value)
+        vars(self).update(state)
         self.codec = CODECS[state["codec"]]
         self.endpoint = self.codec.endpoint.at(self.settings.service)
         self.complete(self._source, b"")
@@ -261,7 +238,6 @@ class Call:
         """Set the bodies of a call that was made in another process."""
         source.take_reduced(self._source)
         self._source, self.body = source, body
-        self._unreduced = body, self.ledger
 
     def drop_reasoning(self, *, bound: bool = False, moved: bool = False, least: int = 0) -> int:
         """Make `body` the one for `account`: without reasoning that the account cannot use. What is
@@ -283,7 +259,7 @@ class Call:
             without = ALL_REASONING if bound and moved else least
             left_out = self._source.reasoning(without)
             if left_out:
-                self.ledger = Ledger()
+                self.replace_body(self.body, Ledger())
                 self.body = self._forward(left_out)
             return left_out
         request, left_out = without_foreign_reasoning(
@@ -294,9 +270,14 @@ class Call:
             own=least > 0,
         )
         if left_out:
-            self.ledger = Ledger()
+            self.replace_body(self.body, Ledger())
             self.body = self._write(request)
         return left_out
+
+    def replace_body(self, body: bytes, ledger: Ledger) -> None:
+        """Have another body for an account, with its losses, until `restore`."""
+        self._unreduced = self._unreduced or (self.body, self.ledger)
+        self.body, self.ledger = body, ledger
 
     @property
     def names(self) -> ToolNames:
@@ -313,7 +294,8 @@ class Call:
 
     def restore(self) -> None:
         """Leave nothing out of the body for an account."""
-        self.body, self.ledger = self._unreduced
+        if self._unreduced is not None:
+            self.body, self.ledger = self._unreduced
         # Losses of another account's answer do not concern this one's.
         self.ledger.rewind()
 
@@ -330,12 +312,10 @@ class Call:
         reasoning that only their maker can read; limits are lowered to those of the capabilities;
         and members that the upstream would refuse are written anew."""
         settings, source, passthrough = self.settings, self._source, self.codec.passthrough
-        capabilities, ledger, members = settings.capabilities, self.ledger, source.members
+        capabilities, ledger, checked = settings.capabilities, self.ledger, source.check()
         if source.mended:
             self._report_mended()
-        checked = source.check()
-        if passthrough.may_have_envelopes(checked) and passthrough.envelope in source.body:
-            members = passthrough.without_envelopes(members, ledger)
+        members = passthrough.without_envelopes(source.members, checked, ledger)
         if without:
             members, _ = passthrough.without_reasoning(members, ledger, without)
         members = passthrough.fitted(members, checked, capabilities, ledger, source.is_lowered)
@@ -343,19 +323,12 @@ class Call:
         unfit = passthrough.unfit(source.members, checked, capabilities)
         if unfit:
             body = self._adapted(body, frozenset(unfit))
-        if self._is_made():
+        if capabilities.body or capabilities.omit_fields or self.endpoint.moved is not None:
             body = to_json(self._made(jsontext.members(body)))
         elif settings.headers:
             self._pass_headers()
         ledger.enforce(settings.options.policy)
         return body
-
-    def _is_made(self) -> bool:
-        """Whether a body is other than its protocol has it."""
-        capabilities = self.settings.capabilities
-        return bool(
-            capabilities.body or capabilities.omit_fields or self.endpoint.moved is not None
-        )
 
     def _made(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
         """The members of a body as the upstream's service has them."""
@@ -452,7 +425,7 @@ class Call:
         if self.streams is not request.stream:
             request = replace(request, stream=self.streams)
         body = self.codec.translate.write_request(request, self._outbound(self.ledger))
-        made = self._made(body) if self._is_made() else body
+        made = self._made(body)
         self.ledger.enforce(settings.options.policy)
         return to_json(made)
 
@@ -618,7 +591,7 @@ class Call:
         """
         if self.search is None:
             return events
-        self._earlier += events
+        self._earlier = [*self._earlier, *events]
         if self.search.pending:
             raise SearchesPending
         return self._earlier
@@ -641,10 +614,11 @@ class Call:
         """Note the tools of which calls may be in the text of the answer."""
         capabilities = self.settings.capabilities
         if capabilities.tool_text == "parse":
-            for tool in request.tools:
-                if isinstance(tool, FunctionTool | CustomTool):
-                    name = self._names.outward(tool.name, tool.namespace)
-                    self._others[name] = others_than_texts(tool)
+            self._others = {
+                self._names.outward(tool.name, tool.namespace): others_than_texts(tool)
+                for tool in request.tools
+                if isinstance(tool, FunctionTool | CustomTool)
+            }
         elif capabilities.reasoning_in != "field":
             self._others = dict.fromkeys(self._names, frozenset())
 
@@ -829,7 +803,7 @@ def mint_request_id() -> str:
     """A fresh id for a request, in letters: Messages errors contain it, and agents that look for
     "502" anywhere in an error (opencode, pi) would retry a refused request."""
     number = int(time.time() * 1000) << 48 | random.getrandbits(48)
-    return "req_" + hexlify(number.to_bytes(12, "big")).translate(_LETTERS).decode()
+    return "req_" + hexlify(number.to_bytes(12)).translate(_LETTERS).decode()
 
 
 def tool_names(request: Request, upstream: Codec) -> ToolNames:

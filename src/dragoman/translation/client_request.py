@@ -17,8 +17,8 @@ from dragoman.canonical.losses import Ledger
 from dragoman.canonical.requests import Request
 from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
-from dragoman.protocols.base import Beginning, Codec, Operation, to_json
-from dragoman.protocols.fields import checked, decode_object
+from dragoman.protocols.base import NOTHING, Beginning, Codec, Operation, to_json
+from dragoman.protocols.fields import decode_object
 from dragoman.translation.estimate import Files, files_in
 from dragoman.translation.named_models import MOST_NAMED, models_besides
 
@@ -46,26 +46,25 @@ class ClientRequest:
     body is large, and is processed in another process. `is_lowered`: its output limit is lower than
     the client's."""
 
-    __slots__ = (
-        "_beginning",
-        "_bound_ids",
-        "_checked",
-        "_files",
-        "_for_answer",
-        "_named",
-        "_own",
-        "_request",
-        "body",
-        "codec",
-        "is_large",
-        "is_lowered",
-        "members",
-        "mended",
-        "model",
-        "operation",
-        "shown",
-        "stream",
-    )
+    codec: Codec
+    model: str
+    stream: bool
+    body = b""
+    members: Mapping[str, msgspec.Raw] = NOTHING
+    shown: Mapping[str, Any] = NOTHING
+    operation: Operation | None = None
+    is_large = False
+    is_lowered = False
+    mended = False
+    """Whether texts of the client had lone surrogates, which no upstream accepts."""
+    _own: bytes | None = None
+    _checked: Any = None
+    _request: Request | None = None
+    _for_answer: Request | None = None
+    _beginning: Beginning | None = None
+    _files: Files | None = None
+    _named: tuple[str, ...] | None = None
+    _bound_ids: tuple[str, ...] | None = None
 
     def __init__(
         self,
@@ -83,39 +82,26 @@ class ClientRequest:
             InvalidRequest: not a JSON object, or model or stream are missing or of the wrong
                 type.
         """
-        self.codec: Codec = CODECS[protocol]
-        self.mended = False
-        """Whether texts of the client had lone surrogates, which no upstream accepts."""
-        self.members: Mapping[str, msgspec.Raw]
+        self.codec = codec = CODECS[protocol]
         try:
-            self.members = _decode_members(body, members)
+            members = _decode_members(body, members)
         except InvalidRequest:
             if not jsontext.has_halves(body):
                 raise
             self.mended, body = True, to_json(decode_object(body))
-            self.members = _decode_members(body)
-        self.codec.passthrough.check_names(self.members)
-        self.body = body
-        self._own = own
-        self._checked: Any = None
-        self._request: Request | None = None
-        self._for_answer: Request | None = None
-        self._beginning: Beginning | None = None
-        self._files: Files | None = None
-        self._named: tuple[str, ...] | None = None
-        self._bound_ids: tuple[str, ...] | None = None
-        self.is_large = self.is_lowered = False
-        self.shown = shown or {}
-        self.operation = operation
-        model, self.stream = _read_head(self.members, operation)
-        self.model = model.removeprefix(self.codec.endpoint.model_prefix)
+            members = _decode_members(body)
+        codec.passthrough.check_names(members)
+        self.body, self.members = body, members
+        self.shown, self.operation, self._own = shown or NOTHING, operation, own
+        model, self.stream = _read_head(members, operation)
+        self.model = model.removeprefix(codec.endpoint.model_prefix)
 
     @classmethod
     def of(cls, protocol: str, request: Request) -> ClientRequest:
         """A request made by the gateway, without a body: it is written for every upstream,
         including those of the same protocol."""
         made = cls.__new__(cls)
-        made._set_bare(protocol)
+        made.codec = CODECS[protocol]
         made.model, made.stream, made._request = request.model, request.stream, request
         return made
 
@@ -125,7 +111,7 @@ class ClientRequest:
     ) -> ClientRequest:
         """A request with the `outline` that another process made of its body."""
         made = cls.__new__(cls)
-        made._set_bare(protocol)
+        made.codec = CODECS[protocol]
         made.body, made.operation, made.is_large = body, operation, True
         made.model, made.stream, made.mended = outline.model, outline.stream, outline.mended
         made._beginning, made._files = outline.beginning, outline.files
@@ -167,17 +153,8 @@ class ClientRequest:
         return *named, self._for_answer
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._set_bare(state[0])
+        self.codec = CODECS[state[0]]
         _, self.model, self.stream, self.operation, self.shown, self._for_answer = state
-
-    def _set_bare(self, protocol: str) -> None:
-        """Set all members but model and stream to those of a request without a body."""
-        self.codec, self.body, self.members = CODECS[protocol], b"", {}
-        self.shown, self.operation = {}, None
-        self.mended = self.is_large = self.is_lowered = False
-        self._request = self._for_answer = self._beginning = self._files = self._own = None
-        self._named = self._bound_ids = None
-        self._checked = None
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
         """The same request with another body.
@@ -237,13 +214,9 @@ class ClientRequest:
         """The members that the writer of the answer uses, decoded."""
         ways = self.codec.translate.repeated
         given = {
-            name: _decoded(name, raw, ways[name])
-            for name, raw in self.members.items()
-            if name in ways
+            name: _member(self.members, name, ways[name]) for name in self.members if name in ways
         }
-        if self.shown:
-            given |= {name: value for name, value in self.shown.items() if name in ways}
-        return given
+        return given | {name: value for name, value in self.shown.items() if name in ways}
 
     @property
     def is_reduced(self) -> bool:
@@ -263,16 +236,16 @@ class ClientRequest:
         return _member(self.members, name)
 
     def check(self) -> Any:
-        """The validated part of the body, see `Passthrough.shape`.
+        """The validated part of the body.
 
         Raises:
-            InvalidRequest: a well-known field is missing or of the wrong type. The upstream reports
-                other mistakes in the same protocol.
+            InvalidRequest: as `Passthrough.check`.
         """
         if self._checked is None:
+            check = self.codec.passthrough.check
             if self._own is not None:
-                checked(self._own, self.codec.passthrough.shape)
-            self._checked = checked(self.body, self.codec.passthrough.shape)
+                check(self._own)
+            self._checked = check(self.body)
         return self._checked
 
     def reasoning(self, most: int) -> int:
@@ -351,13 +324,13 @@ def _read_head(members: Mapping[str, msgspec.Raw], operation: Operation | None) 
     return model, bool(stream)
 
 
-def _member(members: Mapping[str, msgspec.Raw], name: str) -> Any:
+def _member(
+    members: Mapping[str, msgspec.Raw],
+    name: str,
+    decode: Callable[[msgspec.Raw], Any] = jsontext.decode,
+) -> Any:
     raw = members.get(name)
-    return None if raw is None else _decoded(name, raw, jsontext.decode)
-
-
-def _decoded(name: str, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], Any]) -> Any:
     try:
-        return decode(raw)
+        return None if raw is None else decode(raw)
     except JsonError:
         raise InvalidRequest.at(name, "is not valid JSON text") from None

@@ -19,6 +19,7 @@ _SAMPLING = frozenset({"temperature", "top_p", "top_k"})
 
 class _Message(Struct, gc=False):
     role: Literal["user", "assistant", "system"]
+    content: Raw = Raw()
 
 
 class _Object(Struct, gc=False):
@@ -56,7 +57,8 @@ def unfit(
         not capabilities.images and holds(messages, b'"image"')
     ):
         names.update(_CONVERSATION)
-    names.update(_unfit_thinking(members, checked, capabilities))
+    if checked.thinking or checked.output_config or checked.tool_choice:
+        names.update(_unfit_thinking(members, checked, capabilities))
     if not capabilities.final_assistant and checked.messages[-1].role == "assistant":
         names.update(_CONVERSATION)
     if not capabilities.sampling:

@@ -9,8 +9,10 @@ from msgspec import Raw
 from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.fitting import Checked
 from dragoman.protocols.base import Beginning
 from dragoman.protocols.raw import (
+    any_holds,
     join_list,
     join_object,
     messages_in,
@@ -26,9 +28,14 @@ _LOST = "reasoning of another upstream is not sent"
 _BOUND = "reasoning that is bound to another account is not sent"
 
 
-def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
+def without_envelopes(
+    members: Mapping[str, Raw], checked: Checked, ledger: Ledger
+) -> Mapping[str, Raw]:
     """The members without the thinking that the gateway signed in place of another upstream: the
     service refuses foreign signatures. All other values keep their bytes."""
+    own = [message.content for message in checked.messages if message.role == "assistant"]
+    if not any_holds(own, _SIGN):
+        return members
     remaining, paths = _without(members, _SIGN, _is_sealed)
     for path in paths:
         ledger.add(path, LossKind.KNOB, _LOST)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
-from dragoman import jsontext
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.anthropic_messages import wire
@@ -29,6 +28,7 @@ from dragoman.protocols.anthropic_messages.thinking import (
 from dragoman.protocols.anthropic_messages.threads import check_thread
 from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.bound_ids import FILES, naming
+from dragoman.protocols.fields import checker
 from dragoman.protocols.limits import whole, within
 from dragoman.protocols.media import media_in
 from dragoman.protocols.raw import (
@@ -103,12 +103,11 @@ def _is_billing(text: Raw) -> bool:
 def _with_room(members: Mapping[str, Raw], is_lowered: bool, ledger: Ledger) -> Mapping[str, Raw]:
     """A budget as large as the whole output is refused. A larger one is the client's own where
     thinking between tool calls has a budget of its own, unless the output limit was lowered."""
-    limit = whole(members.get("max_tokens"))
     thinking = split_object(members.get("thinking"))
-    if limit is None or thinking is None:
+    if thinking is None:
         return members
-    budget = whole(thinking.get("budget_tokens"))
-    if budget is None or not (budget == limit or (is_lowered and budget > limit)):
+    limit, budget = whole(members.get("max_tokens")), whole(thinking.get("budget_tokens"))
+    if limit is None or budget is None or not (budget == limit or (is_lowered and budget > limit)):
         return members
     if limit <= MIN_BUDGET:
         if not is_lowered:
@@ -148,7 +147,7 @@ PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
     bound_ids=naming({"messages": FILES}, ("container",)),
     has_media=media_in("messages", "image", "document"),
-    shape=jsontext.decoder(Checked),
+    check=checker(Checked),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,

@@ -30,7 +30,7 @@ _CALLS: Final = ("functionCall", "function_call")
 Members = Mapping[str, Raw]
 
 
-def without_envelopes(members: Members, ledger: Ledger) -> Members:
+def without_envelopes(members: Members, checked: object, ledger: Ledger) -> Members:
     """The members without the signatures that the gateway wrote in place of another upstream's. All
     other values keep their bytes."""
     changed, paths = _without(members, ENVELOPE, lambda signature: bool(opened(signature)))

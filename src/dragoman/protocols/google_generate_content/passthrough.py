@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
-from dragoman import jsontext
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.bound_ids import URIS, naming
+from dragoman.protocols.fields import checker
 from dragoman.protocols.google_generate_content.fitting import Checked, fitted, unfit
 from dragoman.protocols.google_generate_content.history import (
     beginning,
@@ -26,7 +26,6 @@ from dragoman.protocols.google_generate_content.spelling import (
     member,
     number,
 )
-from dragoman.protocols.google_signatures import ENVELOPE
 from dragoman.protocols.raw import holds, split_object
 from dragoman.protocols.reading import Names
 
@@ -88,9 +87,8 @@ def check_names(members: Mapping[str, Raw]) -> None:
 
 PASSTHROUGH = Passthrough(
     check_names=check_names,
-    envelope=ENVELOPE,
     has_media=has_media,
-    shape=jsontext.decoder(Checked),
+    check=checker(Checked),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from msgspec import Raw, Struct
 
-from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.base import Beginning, Passthrough, to_json
 from dragoman.protocols.bound_ids import naming
+from dragoman.protocols.fields import checker
 from dragoman.protocols.google_conversation import ends_with_model
 from dragoman.protocols.google_interactions import wire
 from dragoman.protocols.google_interactions.matcher import InteractionsMatcher, match_response
@@ -54,7 +54,7 @@ class Checked(Struct):
 # --- thoughts -------------------------------------------------------------------------------------
 
 
-def without_envelopes(members: Members, ledger: Ledger) -> Members:
+def without_envelopes(members: Members, checked: Checked, ledger: Ledger) -> Members:
     """The members without the thoughts whose signature the gateway wrote in place of another
     upstream's. All other values keep their bytes."""
     return _without(members, ENVELOPE, lambda signature: bool(opened(signature)), ledger, _LOST)[0]
@@ -180,9 +180,8 @@ def check_names(members: Members) -> None:
 
 PASSTHROUGH = Passthrough(
     check_names=check_names,
-    envelope=ENVELOPE,
     has_media=has_media,
-    shape=jsontext.decoder(Checked),
+    check=checker(Checked),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,

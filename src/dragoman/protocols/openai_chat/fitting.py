@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct
 
 from dragoman.canonical.options import Capabilities
-from dragoman.protocols.openai_chat.call_state import CONTENT
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.raw import holds
 from dragoman.protocols.system_text import SYSTEM_ROLES
@@ -52,17 +52,9 @@ class Checked(Struct):
     reasoning_effort: str | None = None
 
 
-_CONTENT = CONTENT.encode()
-
-
-def may_have_envelopes(checked: Checked) -> bool:
-    """Whether there is reasoning that may be in an envelope."""
-    for message in checked.messages:
-        if message.reasoning_details:
-            return True
-        if message.tool_calls and holds(message.tool_calls, _CONTENT):
-            return True
-    return False
+_role = attrgetter("role")
+_name = attrgetter("name")
+_type = attrgetter("type")
 
 
 def unfit(
@@ -108,7 +100,7 @@ def _has_unfit_messages(
         return True
     if capabilities.late_system != "message" and _is_misplaced(messages, own.system_role):
         return True
-    if own.alternating_turns and _has_neighbours([message.role for message in messages]):
+    if own.alternating_turns and _has_neighbours(map(_role, messages)):
         return True
     return own.replay_reasoning != "never" and any(map(_lacks_reasoning, messages))
 
@@ -116,7 +108,7 @@ def _has_unfit_messages(
 _LONG_ID = re.compile(rb'"tool_call_id"\s*:\s*"(?![A-Za-z0-9]{9}")')
 
 
-def _has_neighbours(roles: Sequence[str]) -> bool:
+def _has_neighbours(roles: Iterable[str]) -> bool:
     """Whether a user's message follows another, or the results of tools."""
     return any(role == "user" and before in ("user", "tool") for before, role in pairwise(roles))
 
@@ -128,10 +120,9 @@ def _lacks_reasoning(message: _Message) -> bool:
 
 def _is_misplaced(messages: Sequence[_Message], role: str) -> bool:
     """Whether there is a system message other than one of this role at the beginning."""
-    for place, message in enumerate(messages):
-        if message.role in SYSTEM_ROLES and (place or message.role != role):
-            return True
-    return False
+    if SYSTEM_ROLES.isdisjoint(map(_role, messages)):
+        return False
+    return messages[0].role != role or not SYSTEM_ROLES.isdisjoint(map(_role, messages[1:]))
 
 
 def _has_unfit_tools(
@@ -140,6 +131,8 @@ def _has_unfit_tools(
     """Whether there is a tool that the upstream does not take, or whose members stand beside its
     type."""
     lacks_custom = "custom_tools_native" in capabilities.given and not own.custom_tools_native
-    return (not capabilities.strict_tools and holds(raw, b'"strict"')) or any(
-        bool(tool.name) or (lacks_custom and tool.type == "custom") for tool in tools
+    return (
+        (not capabilities.strict_tools and holds(raw, b'"strict"'))
+        or any(map(_name, tools))
+        or (lacks_custom and "custom" in map(_type, tools))
     )

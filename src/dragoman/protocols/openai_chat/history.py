@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
+from operator import attrgetter
 
 from msgspec import Raw
 
@@ -11,7 +13,9 @@ from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.jsontext import object_of
 from dragoman.protocols.base import Beginning
 from dragoman.protocols.openai_chat.call_state import CONTENT, signature_in
+from dragoman.protocols.openai_chat.fitting import Checked
 from dragoman.protocols.raw import (
+    any_holds,
     join_list,
     join_object,
     messages_in,
@@ -25,10 +29,17 @@ _SIGN = PREFIX.encode()
 _STATE = ("signature", "data")
 
 
-def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
+_reasoning_of = attrgetter("reasoning_details", "tool_calls")
+
+
+def without_envelopes(
+    members: Mapping[str, Raw], checked: Checked, ledger: Ledger
+) -> Mapping[str, Raw]:
     """The members without the `reasoning_details`, and the members of calls, that carry another
     upstream's state in the gateway's envelope, which only the gateway can read. All other values
     keep their bytes."""
+    if not any_holds(chain.from_iterable(map(_reasoning_of, checked.messages)), _SIGN):
+        return members
     before = split_list(members.get("messages")) or []
     after = [
         _message(message, f"messages[{number}]", ledger) for number, message in enumerate(before)
@@ -41,7 +52,7 @@ def _message(message: Raw, path: str, ledger: Ledger) -> Raw:
     if _SIGN not in bytes(message):
         return message
     fields = split_object(message) or {}
-    calls = _calls(fields.get("tool_calls"), path, ledger)
+    calls = _unsealed(fields.get("tool_calls"), path, ledger)
     if calls is not None:
         fields["tool_calls"] = calls
         message = join_object(fields)
@@ -59,7 +70,7 @@ def _message(message: Raw, path: str, ledger: Ledger) -> Raw:
     return join_object({**rest, "reasoning_details": join_list(remaining)} if remaining else rest)
 
 
-def _calls(raw: Raw | None, path: str, ledger: Ledger) -> Raw | None:
+def _unsealed(raw: Raw | None, path: str, ledger: Ledger) -> Raw | None:
     """The calls of a message without such state; None if they have none."""
     changed = False
     after = []

@@ -44,11 +44,8 @@ def match_response(
     if answer is None or (answer.error is not None and is_error(answer.error)):
         return None
     given = answer.choices or ()
-    if not 0 < len(given) <= choices:
+    if not 0 < len(given) <= choices or not all(map(_is_whole, given)):
         return None
-    for choice in given:
-        if not _is_whole(choice):
-            return None
     usage = answer.usage and read_usage(answer.usage, tier=answer.service_tier)
     text_bytes = 0
     if not (usage and usage.output):

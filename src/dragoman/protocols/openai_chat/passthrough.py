@@ -17,11 +17,11 @@ from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.bound_ids import FILES, naming
-from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.fields import JsonObject, checker
 from dragoman.protocols.limits import within
 from dragoman.protocols.media import media_in
 from dragoman.protocols.openai_chat.continuation import continuation
-from dragoman.protocols.openai_chat.fitting import Checked, may_have_envelopes, unfit
+from dragoman.protocols.openai_chat.fitting import Checked, unfit
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.matcher import ChatMatcher, match_response
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
@@ -48,7 +48,7 @@ def asks_usage(members: Mapping[str, Raw]) -> bool:
 
 def choices_of(members: Mapping[str, Raw]) -> int:
     """How many choices the client asked for."""
-    number = _value(members, "n")
+    number = _value(members, "n") if "n" in members else None
     return min(number, _MOST_CHOICES) if type(number) is int and number > 1 else 1
 
 
@@ -59,7 +59,11 @@ _MOST_CHOICES = 128
 def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
     """The client's body with the model replaced and, for streams, usage asked for."""
     changed: JsonObject = {"model": model}
-    if _value(members, "stream") is True and capabilities.of(ChatCapabilities).stream_usage:
+    if (
+        "stream" in members
+        and _value(members, "stream") is True
+        and capabilities.of(ChatCapabilities).stream_usage
+    ):
         options = _value(members, "stream_options")
         options = options if type(options) is dict else {}
         if options.get("include_usage") is not True:
@@ -69,10 +73,8 @@ def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabi
 
 def _value(members: Mapping[str, Raw], name: str) -> Any:
     raw = members.get(name)
-    if raw is None:
-        return None
     try:
-        return jsontext.decode(raw)
+        return None if raw is None else jsontext.decode(raw)
     except JsonError:
         return None
 
@@ -109,8 +111,7 @@ PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
     bound_ids=naming({"messages": FILES}),
     has_media=media_in("messages", "image_url", "input_audio", "file"),
-    shape=jsontext.decoder(Checked),
-    may_have_envelopes=may_have_envelopes,
+    check=checker(Checked),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,

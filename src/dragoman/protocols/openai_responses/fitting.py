@@ -3,7 +3,8 @@ are."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Literal
 
 from msgspec import Raw, Struct
@@ -17,6 +18,7 @@ from dragoman.protocols.raw import holds, text_of
 from dragoman.protocols.system_text import SYSTEM_ROLES
 
 _SAMPLING = frozenset({"temperature", "top_p"})
+_COMPACTED = frozenset({COMPACTION, TRIGGER})
 
 
 class _Item(Struct, gc=False):
@@ -53,14 +55,15 @@ class Checked(Struct):
         return self.input if isinstance(self.input, list) else ()
 
 
-def may_have_envelopes(checked: Checked) -> bool:
-    """Whether there is encrypted content, which may be in an envelope."""
-    return any(bool(item.encrypted_content) for item in checked.items)
+_type = attrgetter("type")
+_role = attrgetter("role")
+_created_by = attrgetter("created_by")
 
 
 def is_given_alone(checked: Checked) -> bool:
     """Whether items may have members that are for answers alone."""
-    return any(bool(item.created_by) or item.type in GIVEN_BY_TYPE for item in checked.items)
+    items = checked.items
+    return any(map(_created_by, items)) or not GIVEN_BY_TYPE.keys().isdisjoint(map(_type, items))
 
 
 def unfit(
@@ -68,19 +71,16 @@ def unfit(
 ) -> Collection[str]:
     """The names of the members to be written anew for an upstream of these capabilities."""
     names: set[str] = set()
-    given = members.get("input")
-    for item in checked.items:
-        if item.type == COMPACTION and text_of(item.encrypted_content).startswith(PREFIX):
-            names.update(("input", "instructions"))
-        elif item.type == TRIGGER and not capabilities.of(ResponsesCapabilities).compaction:
-            names.update(("input", "tool_choice"))
+    given, items = members.get("input"), checked.items
+    if not _COMPACTED.isdisjoint(map(_type, items)):
+        names.update(_unfit_compaction(items, capabilities))
     places = capabilities.late_system != "message"
-    if (places and any(item.role in SYSTEM_ROLES for item in checked.items)) or (
+    if (places and not SYSTEM_ROLES.isdisjoint(map(_role, items))) or (
         not capabilities.images and holds(given, b'"input_image"')
     ):
         names.update(("input", "instructions"))
-    if not capabilities.final_assistant and checked.items:
-        names.update(("input",) if checked.items[-1].role == "assistant" else ())
+    if not capabilities.final_assistant and items:
+        names.update(("input",) if items[-1].role == "assistant" else ())
     if not capabilities.output_limit:
         names.update({"max_output_tokens"} & members.keys())
     effort = (checked.reasoning or {}).get("effort")
@@ -93,3 +93,11 @@ def unfit(
     if not capabilities.strict_tools and holds(members.get("tools"), b'"strict"'):
         names.add("tools")
     return names
+
+
+def _unfit_compaction(items: Sequence[_Item], capabilities: Capabilities) -> Iterator[str]:
+    for item in items:
+        if item.type == COMPACTION and text_of(item.encrypted_content).startswith(PREFIX):
+            yield from ("input", "instructions")
+        elif item.type == TRIGGER and not capabilities.of(ResponsesCapabilities).compaction:
+            yield from ("input", "tool_choice")

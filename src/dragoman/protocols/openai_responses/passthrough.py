@@ -4,21 +4,21 @@ the model name and state made for another upstream."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 
 from msgspec import Raw
 
 from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
-from dragoman.jsontext import decoder
 from dragoman.protocols.base import Beginning, Passthrough, to_json
 from dragoman.protocols.bound_ids import FILES, TOOLS, naming
+from dragoman.protocols.fields import checker
 from dragoman.protocols.limits import within
 from dragoman.protocols.media import media_in
 from dragoman.protocols.openai_responses.fitting import (
     Checked,
     is_given_alone,
-    may_have_envelopes,
     unfit,
 )
 from dragoman.protocols.openai_responses.matcher import ResponsesMatcher, match_response
@@ -26,6 +26,7 @@ from dragoman.protocols.openai_responses.repeated_items import as_input
 from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.shapes import BACKGROUND_DETAIL
 from dragoman.protocols.raw import (
+    any_holds,
     is_text,
     join_list,
     join_object,
@@ -38,11 +39,16 @@ from dragoman.protocols.raw import (
 from dragoman.protocols.reading import Names
 
 _SIGN = PREFIX.encode()
+_encrypted = attrgetter("encrypted_content")
 
 
-def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
+def without_envelopes(
+    members: Mapping[str, Raw], checked: Checked, ledger: Ledger
+) -> Mapping[str, Raw]:
     """The members without the reasoning items that have state in the gateway's envelope: the
     service cannot decrypt it. All other values keep their bytes."""
+    if not any_holds(map(_encrypted, checked.items), _SIGN):
+        return members
     items = split_list(members.get("input")) or []
     remaining = []
     for number, item in enumerate(items):
@@ -175,8 +181,7 @@ PASSTHROUGH = Passthrough(
     bound_ids=naming({"input": FILES, "tools": TOOLS, "prompt": FILES}, ("conversation",)),
     has_media=media_in("input", "input_image", "input_file", "input_audio"),
     suits=suits,
-    shape=decoder(Checked),
-    may_have_envelopes=may_have_envelopes,
+    check=checker(Checked),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,
