@@ -7,7 +7,15 @@ import json
 import pytest
 from msgspec import Raw
 
-from dragoman.protocols.portable_schemas import portable, traits_of, with_names
+from dragoman.canonical.requests import SchemaTraits
+from dragoman.protocols.portable_schemas import carried_schema, portable, with_names
+
+
+def traits_of(schema: bytes) -> SchemaTraits:
+    _, traits = carried_schema(Raw(schema), "schema")
+    assert traits is not None
+    return traits
+
 
 LEGAL = [
     b"{}",
@@ -30,12 +38,12 @@ OTHERS = [
 
 @pytest.mark.parametrize("schema", LEGAL)
 def test_legal_names_need_no_second_look(schema: bytes) -> None:
-    assert traits_of(Raw(schema)).has_legal_names
+    assert traits_of(schema).has_legal_names
 
 
 @pytest.mark.parametrize("schema", OTHERS)
 def test_any_other_schema_is_looked_at_as_a_whole(schema: bytes) -> None:
-    assert not traits_of(Raw(schema)).has_legal_names
+    assert not traits_of(schema).has_legal_names
 
 
 COMPLETE = [
@@ -68,7 +76,7 @@ NEITHER = [
 def test_a_schema_is_passed_as_it_is_only_if_its_text_shows_no_need(
     schema: bytes, length: int
 ) -> None:
-    traits = traits_of(Raw(schema + b" " * length))
+    traits = traits_of(schema + b" " * length)
     assert traits.is_complete == (schema in COMPLETE)
     assert traits.is_plain == (schema not in NEITHER)
 

@@ -23,17 +23,33 @@ class Turn(Struct, frozen=True, kw_only=True):
     path: str = ""
 
 
+class SchemaTraits(Struct, frozen=True):
+    """What the text of a schema shows without decoding all of it.
+
+    `is_shallow`: an object whose nesting is within the limit. `is_plain`: it combines nothing, in
+    current words. `is_complete`: it has properties besides, and no arrays. `has_legal_names`: there
+    are properties at its root alone, with names that Messages services take. Where one is False,
+    all of the schema is to be looked at.
+    """
+
+    is_shallow: bool
+    is_plain: bool
+    is_complete: bool
+    has_legal_names: bool
+
+
 class FunctionTool(Struct, frozen=True, kw_only=True):
     """A tool called with JSON arguments. `schema` is its JSON schema as given, None if none was; it
-    is JSON text where no reader had to look into it. `strict` is None when the client left the
-    choice to the service. `deferred` tools are hidden from the model until a tool search names
-    them. `namespace` groups tools of a set. `form` is the client's own type of a tool that is a
-    function only to others.
+    is JSON text, of these `traits`, where no reader had to look into it. `strict` is None when the
+    client left the choice to the service. `deferred` tools are hidden from the model until a tool
+    search names them. `namespace` groups tools of a set. `form` is the client's own type of a tool
+    that is a function only to others.
     """
 
     name: str
     description: str | None = None
     schema: dict[str, Any] | Raw | None = None
+    traits: SchemaTraits | None = None
     strict: bool | None = None
     namespace: str | None = None
     deferred: bool = False
@@ -119,7 +135,7 @@ class ToolRef(Struct, frozen=True):
     custom: bool = False
     namespace: str | None = None
     form: str | None = None
-    properties: tuple[tuple[str, str], ...] = ()
+    properties: dict[str, str] = {}
 
 
 class ToolChoice(Struct, frozen=True, kw_only=True):

@@ -98,7 +98,7 @@ class ToolRestorer:
         if known is not None:
             emulated = known.custom and not head.custom
             if known.properties:
-                properties = {new: old for old, new in known.properties}
+                properties = {new: old for old, new in known.properties.items()}
             head = replace(
                 head,
                 name=known.name,

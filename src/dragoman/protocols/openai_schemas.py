@@ -9,7 +9,7 @@ from msgspec import Raw
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import FunctionTool
 from dragoman.protocols.base import Outbound
-from dragoman.protocols.portable_schemas import JsonSchema, traits_of, with_inner
+from dragoman.protocols.portable_schemas import JsonSchema, with_inner
 from dragoman.protocols.tools import decoded, object_schema
 
 _UNSUPPORTED = frozenset(
@@ -41,7 +41,8 @@ _REFERENCE_MEMBERS = frozenset({"$ref", "$defs", "definitions"})
 
 def write_parameters(tool: FunctionTool, outbound: Outbound) -> JsonSchema | Raw:
     """The schema of a tool's arguments: an object with properties, with `items` in every array."""
-    if isinstance(tool.schema, Raw) and traits_of(tool.schema).is_complete:
+    traits = tool.traits
+    if traits is not None and traits.is_complete and tool.schema is not None:
         return tool.schema
     given = object_schema(tool, outbound)
     schema = known = decoded(given)

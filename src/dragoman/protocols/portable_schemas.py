@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec import Raw, Struct, field
 
 from dragoman.canonical.names import safe_id
+from dragoman.canonical.requests import SchemaTraits
 from dragoman.canonical.tools import with_renamed_keys
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import to_json_text
@@ -64,21 +65,6 @@ _LONGEST_NAME: Final = 64
 _LEGAL = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
-class Traits(Struct, frozen=True):
-    """What the text of a schema shows without decoding all of it.
-
-    `is_shallow`: an object whose nesting is within the limit. `is_plain`: it combines nothing, in
-    current words. `is_complete`: it has properties besides, and no arrays. `has_legal_names`: there
-    are properties at its root alone, with names that Messages services take. Where one is False,
-    all of the schema is to be looked at.
-    """
-
-    is_shallow: bool
-    is_plain: bool
-    is_complete: bool
-    has_legal_names: bool
-
-
 class _Root(Struct):
     type: Raw = Raw()
     properties: dict[str, Raw] | None = None
@@ -90,22 +76,20 @@ class _Root(Struct):
 
 
 _root = decoder(_Root)
-_UNKNOWN: Final = Traits(False, False, False, False)
+_UNKNOWN: Final = SchemaTraits(False, False, False, False)
 
 
-def traits_of(schema: Raw) -> Traits:
-    """The traits of a schema. Clients send the same tools again and again, so those of the last
-    ones that are short are kept."""
-    text = bytes(schema)
-    return _kept_traits(text) if len(text) <= _LONGEST_KEPT else _traits(text)
+def carried_schema(raw: Raw, path: str) -> tuple[Raw | None, SchemaTraits | None]:
+    """As `carried_object`, of the schema of a tool's arguments, with its traits. Clients send the
+    same tools again and again, so the traits of the last schemas that are short are kept."""
+    text = bytes(raw)
+    traits = _kept_traits(text) if len(text) <= _LONGEST_KEPT else _traits(text)
+    if traits.is_shallow or carried_object(raw, path) is not None:
+        return raw, traits
+    return None, None
 
 
-def carried_schema(raw: Raw, path: str) -> Raw | None:
-    """As `carried_object`, of the schema of a tool's arguments."""
-    return raw if traits_of(raw).is_shallow else carried_object(raw, path)
-
-
-def _traits(text: bytes) -> Traits:
+def _traits(text: bytes) -> SchemaTraits:
     try:
         root = _root(text)
     except JsonError:
@@ -114,7 +98,7 @@ def _traits(text: bytes) -> Traits:
     is_object = bytes(root.type) == b'"object"' and not any(map(bytes, combined))
     is_plain = is_object and not has_old_words(text)
     is_escaped, names = b"\\u" in text, root.properties
-    return Traits(
+    return SchemaTraits(
         is_shallow=text.count(b"{") + text.count(b"[") <= MAX_DEPTH,
         is_plain=is_plain,
         is_complete=is_plain and names is not None and not is_escaped and b'"array"' not in text,

@@ -18,7 +18,6 @@ from dragoman.protocols.portable_schemas import (
     has_old_words,
     is_combined,
     portable,
-    traits_of,
 )
 
 NO_TOOLS: Final = (
@@ -78,10 +77,9 @@ def others_than_texts(tool: FunctionTool | CustomTool) -> frozenset[str]:
 def object_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject | Raw:
     """The schema of a tool's arguments, with an object at its root as all services require."""
     schema = tool.schema
-    if isinstance(schema, Raw):
-        if traits_of(schema).is_plain:
-            return schema
-        schema = decoded(schema)
+    if tool.traits is not None and tool.traits.is_plain and schema is not None:
+        return schema
+    schema = None if schema is None else decoded(schema)
     if not schema:
         return CLOSED if tool.strict else EMPTY
     if is_combined(schema) or has_old_words(to_json(schema)):
@@ -139,7 +137,7 @@ def input_of(block: ToolCall, outbound: Outbound) -> JsonObject:
     names = outbound.names
     known = names.inward(names.outward(block.name, block.namespace))
     if known is not None and known.properties:
-        value = with_renamed_keys(value, dict(known.properties))
+        value = with_renamed_keys(value, known.properties)
     return value
 
 

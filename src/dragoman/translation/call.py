@@ -814,7 +814,7 @@ def tool_names(request: Request, upstream: Codec) -> ToolNames:
     for tool in request.tools:
         if type(tool) is FunctionTool:
             space = None if namespaced else tool.namespace
-            renamed = tuple(translate.renamed_properties(tool).items())
+            renamed = translate.renamed_properties(tool)
             refs[space, tool.name] = ToolRef(tool.name, False, space, tool.form, renamed)
         elif type(tool) is CustomTool:
             space = None if namespaced else tool.namespace

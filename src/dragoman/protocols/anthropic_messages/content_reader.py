@@ -6,7 +6,7 @@ import binascii
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import (
@@ -34,20 +34,21 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.envelope import MARKER, Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.requests import Extra, Role
+from dragoman.canonical.requests import Extra
 from dragoman.protocols.anthropic_messages import shapes, wire
 from dragoman.protocols.anthropic_messages.web_search import Searches
 from dragoman.protocols.reading import carried_object, report_lost
 from dragoman.protocols.unknown_text import UNKNOWN_TYPE, text_in
 
 _FOREIGN = {
-    "user messages": frozenset(wire.FOREIGN_BLOCKS),
-    "assistant messages": frozenset(wire.FOREIGN_BLOCKS),
-    "system messages": frozenset({"tool_addition", "tool_removal"}),
+    "user": frozenset(wire.FOREIGN_BLOCKS),
+    "assistant": frozenset(wire.FOREIGN_BLOCKS),
+    "system": frozenset({"tool_addition", "tool_removal"}),
     "a tool result": frozenset({"browser_state"}),
     "a document": frozenset[str](),
 }
-"""The blocks of the vendor's own, by the places where they may stand."""
+"""The blocks of the vendor's own, by the places where they may stand: messages of a role, or inside
+other blocks."""
 
 
 class BlockReader(Struct, eq=False):
@@ -63,34 +64,25 @@ class BlockReader(Struct, eq=False):
     _searches: Searches | None = None
     added_tools: list[tuple[Any, str]] = []
 
-    def message(self, content: Any, path: str, role: Role) -> tuple[Block, ...]:
-        """The content of a message of `role`.
+    def blocks(self, content: Any, path: str, place: str) -> tuple[Block, ...]:
+        """The member `content` of what is at `path`: one text, blocks, or a single block without
+        its array. Declarations of tools in it join the others.
 
         Raises:
             InvalidRequest: naming the field.
         """
         if type(content) is str:
-            return (Text(text=content, path=path),)
-        return self._blocks(content, path, f"{role} messages")
-
-    def _blocks(self, content: Any, path: str, place: str) -> tuple[Block, ...]:
-        """Blocks, or a single one without its array."""
-        if type(content) is not list:
-            block = self._block(content, path, place)
-            return () if block is None else (block,)
+            return (Text(text=content, path=f"{path}.content"),)
+        are_many = type(content) is list
         blocks: list[Block] = []
-        for number, item in enumerate(content):
-            block = self._block(item, f"{path}[{number}]", place)
-            if block is not None:
-                blocks.append(block)
+        for number, item in enumerate(content if are_many else (content,)):
+            at = f"{path}.content[{number}]" if are_many else f"{path}.content"
+            read = _READERS.get(type(item))
+            if read is not None:
+                blocks.append(read(self, item, at))
+            elif not self._declares(item, at):
+                blocks.append(self._foreign(item, at, place))
         return tuple(blocks)
-
-    def _block(self, block: Any, path: str, place: str) -> Block | None:
-        """A block; None for the declaration of a tool, which joins the others."""
-        read = _READERS.get(type(block))
-        if read is not None:
-            return read(self, block, path)
-        return None if self._declares(block, path) else self._foreign(block, path, place)
 
     def _declares(self, block: shapes.OtherBlock, path: str) -> bool:
         """Whether a tool_addition block declares a new tool."""
@@ -106,8 +98,9 @@ class BlockReader(Struct, eq=False):
         kind = block.kind
         if kind not in _FOREIGN[place]:
             if kind in _KNOWN or kind in wire.FOREIGN_BLOCKS:
-                raise InvalidRequest.at(f"{path}.type", f"{kind} cannot stand in {place}")
-            if place != "assistant messages":
+                within = place if " " in place else f"{place} messages"
+                raise InvalidRequest.at(f"{path}.type", f"{kind} cannot stand in {within}")
+            if place != "assistant":
                 raise InvalidRequest.at(f"{path}.type", "is not a known content block")
             # The vendor made it, and the conversation has it for ever.
             self._extras.append(Extra(path, block.value, LossKind.KNOB, UNKNOWN_TYPE))
@@ -135,16 +128,15 @@ class BlockReader(Struct, eq=False):
     def _text(self, block: shapes.Text, path: str) -> Text:
         if block.citations is not None:
             report_lost(block, path, self._extras)
-        return Text(text=block.text, cache=cache_mark(block.cache_control), path=path)
+        cache = cache_mark(block.cache_control) if block.cache_control else None
+        return Text(text=block.text, cache=cache, path=path)
 
     def _said_text(self, block: shapes.SaidText, path: str) -> Text:
-        cited = block.citations or ()
-        return Text(
-            text=block.text,
-            annotations=tuple([ForeignCitation(wire.NAME, citation) for citation in cited]),
-            cache=cache_mark(block.cache_control),
-            path=path,
-        )
+        cache = cache_mark(block.cache_control) if block.cache_control else None
+        if not block.citations:
+            return Text(text=block.text, cache=cache, path=path)
+        cited = tuple([ForeignCitation(wire.NAME, citation) for citation in block.citations])
+        return Text(text=block.text, annotations=cited, cache=cache, path=path)
 
     def _image(self, block: shapes.Image, path: str) -> Image:
         report_lost(block, path, self._extras)
@@ -167,13 +159,8 @@ class BlockReader(Struct, eq=False):
         if isinstance(source, shapes.TextSource):
             return PlainText(source.data)
         if isinstance(source, shapes.ContentSource):
-            return Nested(self._nested(source.content, f"{path}.content"))
+            return Nested(self.blocks(source.content, path, "a document"))
         return _media_source(source, path)
-
-    def _nested(self, content: Any, path: str) -> tuple[Block, ...]:
-        if type(content) is str:
-            return (Text(text=content, path=path),)
-        return self._blocks(content, path, "a document")
 
     def _search_result(self, block: shapes.SearchResult, path: str) -> SearchResult:
         return SearchResult(
@@ -205,28 +192,26 @@ class BlockReader(Struct, eq=False):
     def _tool_use(self, block: shapes.ToolUse, path: str) -> ToolCall:
         if block.caller is not None or block.toolset_name is not None:
             report_lost(block, path, self._extras)
+        arguments = carried_object(block.input, f"{path}.input")
+        if arguments is None:
+            raise InvalidRequest.at(f"{path}.input", "is required")
         return ToolCall(
             id=block.id,
             name=block.name,
-            arguments=_arguments(block.input, f"{path}.input"),
-            cache=cache_mark(block.cache_control),
+            arguments=str(arguments, "utf-8"),
+            cache=cache_mark(block.cache_control) if block.cache_control else None,
             path=path,
         )
 
     def _tool_result(self, block: shapes.ToolResult, path: str) -> ToolResult:
         if block.toolset_name is not None:
             report_lost(block, path, self._extras)
-        content, at = block.content, f"{path}.content"
-        inner: tuple[Block, ...] = ()
-        if type(content) is str:
-            inner = (Text(text=content, path=at),) if content else ()
-        elif content is not None:
-            inner = self._blocks(content, at, "a tool result")
+        content = block.content
         return ToolResult(
             call_id=block.tool_use_id,
-            content=inner,
+            content=self.blocks(content, path, "a tool result") if content else (),
             is_error=block.is_error,
-            cache=cache_mark(block.cache_control),
+            cache=cache_mark(block.cache_control) if block.cache_control else None,
             path=path,
         )
 
@@ -252,14 +237,6 @@ _KNOWN = frozenset(str(block.__struct_config__.tag) for block in _READERS)
 def cache_mark(control: shapes.CacheControl | None) -> CacheMark | None:
     """The member `cache_control` of any object."""
     return None if control is None else CacheMark(control.ttl)
-
-
-def _arguments(value: Raw, path: str) -> str:
-    """The input of a call, as it came."""
-    carried = carried_object(value, path)
-    if carried is None:
-        raise InvalidRequest.at(path, "is required")
-    return bytes(carried).decode()
 
 
 def _is_cited(block: shapes.Document | shapes.SearchResult) -> bool:

@@ -16,7 +16,6 @@ from dragoman.canonical.requests import (
     JsonSchema,
     OutputFormat,
     Request,
-    Role,
     Turn,
 )
 from dragoman.protocols.anthropic_messages import shapes, wire
@@ -111,29 +110,21 @@ def _read_turns(
         path = f"messages[{position}]"
         if message.clear_at is not None or message.output_config is not None:
             report_lost(message, path, extras)
-        role, content = _ROLES[type(message)], message.content
-        read: tuple[Block, ...] = ()
-        if content is not None:
-            read = blocks.message(content, f"{path}.content", role)
-        if role == "system" and read:
-            read = tuple(_without_billing(read, extras))
-            if not read:
-                continue
-        # Inside a conversation OpenAI's protocols use the developer role for it.
-        side: Role = "developer" if role == "system" else role
-        turns.append(Turn(role=side, blocks=read, path=path))
+        role, content = message.role, message.content
+        read = () if content is None else blocks.blocks(content, path, role)
+        if role == "system":
+            # Inside a conversation OpenAI's protocols use the developer role for it.
+            role = "developer"
+            if read:
+                read = tuple(_without_billing(read, extras))
+                if not read:
+                    continue
+        turns.append(Turn(role=role, blocks=read, path=path))
     last = turns[-1].blocks[-1:] if turns and turns[-1].role == "assistant" else ()
     if last and isinstance(last[0], Text):
         detail = "a prefill is not continued upstream"
         extras.append(Extra(turns[-1].path, None, LossKind.CONVERTED, detail))
     return tuple(turns)
-
-
-_ROLES: dict[type, Role] = {
-    shapes.UserMessage: "user",
-    shapes.AssistantMessage: "assistant",
-    shapes.SystemMessage: "system",
-}
 
 
 def _without_billing(blocks: Iterable[B], extras: list[Extra]) -> Iterator[B]:

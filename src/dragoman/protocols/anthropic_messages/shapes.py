@@ -6,11 +6,12 @@ stable and beta."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta, Raw, field
 
 from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import Role
 from dragoman.protocols.anthropic_messages.wire import UNJUDGED
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.reading import Lost, Reader, Shape, Unknown
@@ -196,18 +197,21 @@ class Message(Shape, tag_field="role"):
 class UserMessage(Message, tag="user", kw_only=True):
     """A message of the user."""
 
+    role: ClassVar[Role] = "user"
     content: str | list[_InUser] | _InUser
 
 
 class AssistantMessage(Message, tag="assistant", kw_only=True):
     """A message of the model."""
 
+    role: ClassVar[Role] = "assistant"
     content: str | list[_InAssistant] | _InAssistant
 
 
 class SystemMessage(Message, tag="system"):
     """System text inside the conversation; it may carry nothing but settings."""
 
+    role: ClassVar[Role] = "system"
     content: str | list[_InSystem] | _InSystem | None = None
 
 

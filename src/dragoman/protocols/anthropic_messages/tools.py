@@ -28,7 +28,6 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.portable_schemas import (
     carried_schema,
     legal_names,
-    traits_of,
     with_names,
 )
 from dragoman.protocols.reading import UNKNOWN, Reader, report_lost
@@ -64,10 +63,12 @@ def _read_tool(tool: shapes.Tool, path: str, extras: list[Extra]) -> Tool:
     if tool.hosted is not None:
         return _read_hosted(tool.hosted, path)
     report_lost(tool, path, extras)
+    schema, traits = carried_schema(tool.input_schema, f"{path}.input_schema")
     return FunctionTool(
         name=tool.name,
         description=tool.description,
-        schema=carried_schema(tool.input_schema, f"{path}.input_schema"),
+        schema=schema,
+        traits=traits,
         strict=tool.strict,
         deferred=tool.defer_loading or False,
         cache=cache_mark(tool.cache_control),
@@ -184,7 +185,7 @@ def _declaration(
     name = outbound.names.outward(tool.name, tool.namespace)
     known = outbound.names.inward(name)
     if known is not None and known.properties:
-        schema = with_names(decoded(schema), dict(known.properties))
+        schema = with_names(decoded(schema), known.properties)
         detail = "properties have other names upstream"
         outbound.ledger.add(tool.path, LossKind.CONVERTED, detail)
     entry: JsonObject = {"name": name}
@@ -207,10 +208,9 @@ def _declaration(
 
 def renamed_properties(tool: FunctionTool) -> dict[str, str]:
     """The properties of a tool whose names the service refuses, with legal ones."""
-    schema = tool.schema
-    if not schema or (isinstance(schema, Raw) and traits_of(schema).has_legal_names):
+    if not tool.schema or (tool.traits is not None and tool.traits.has_legal_names):
         return {}
-    return legal_names(decoded(schema))
+    return legal_names(decoded(tool.schema))
 
 
 def _must_search(request: Request, outbound: Outbound) -> bool:

@@ -22,6 +22,7 @@ from dragoman.canonical.requests import (
 from dragoman.protocols.fields import check_depth
 from dragoman.protocols.google_generate_content import shapes, wire
 from dragoman.protocols.google_generate_content.schema_reader import read_schema
+from dragoman.protocols.portable_schemas import carried_schema
 from dragoman.protocols.reading import carried_object, needed, report_lost
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {"searchTypes": ({}, {"webSearch": {}})}
@@ -50,7 +51,7 @@ def read_tools(given: list[shapes.Tool], extras: list[Extra]) -> tuple[Tool, ...
 
 def _function(given: shapes.FunctionDeclaration, path: str, extras: list[Extra]) -> FunctionTool:
     report_lost(given, path, extras)
-    schema = carried_object(given.parameters_json_schema, f"{path}.parametersJsonSchema")
+    schema, traits = carried_schema(given.parameters_json_schema, f"{path}.parametersJsonSchema")
     subset = carried_object(given.parameters, f"{path}.parameters")
     if schema is not None and subset is not None:
         raise InvalidRequest.at(f"{path}.parameters", "cannot stand beside parametersJsonSchema")
@@ -61,6 +62,7 @@ def _function(given: shapes.FunctionDeclaration, path: str, extras: list[Extra])
         name=needed(given.name, path, "name"),
         description=given.description,
         schema=read,
+        traits=traits,
         path=path,
     )
 

@@ -26,7 +26,8 @@ from dragoman.protocols import google_wire
 from dragoman.protocols.fields import check_depth
 from dragoman.protocols.google_interactions import shapes, wire
 from dragoman.protocols.google_interactions.step_reader import StepReader
-from dragoman.protocols.reading import Reader, carried_object, needed, report_lost
+from dragoman.protocols.portable_schemas import carried_schema
+from dragoman.protocols.reading import Reader, needed, report_lost
 from dragoman.protocols.request_settings import NO_COUNTERPART
 
 _REQUEST = Reader(shapes.Request)
@@ -204,11 +205,13 @@ def _tools(
             )
             continue
         report_lost(tool, path, extras)
+        schema, traits = carried_schema(tool.parameters, f"{path}.parameters")
         tools.append(
             FunctionTool(
                 name=needed(tool.name, path, "name"),
                 description=tool.description,
-                schema=carried_object(tool.parameters, f"{path}.parameters"),
+                schema=schema,
+                traits=traits,
                 deferred=tool.defer_loading or False,
                 path=path,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -29,42 +30,48 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 
+Piece: TypeAlias = str | JsonObject
+"""A text that is nothing else, or a content part."""
+
 
 class PartWriter(Struct, eq=False):
-    """Writes blocks as content parts of one request.
+    """Writes the content of messages of one request, in pieces.
 
-    Cache marks are collected while parts are written; `finish` leaves the last four.
+    Cache marks are collected while pieces are written; `finish` leaves the last four.
     """
 
     _outbound: Outbound
     _marked: list[tuple[JsonObject, str]] = []
 
-    def parts(self, block: Block) -> list[JsonObject]:
-        """The parts that express `block`; what they cannot express goes into the ledger."""
+    def pieces(self, block: Block) -> list[Piece]:
+        """The pieces that express `block`; what they cannot express goes into the ledger."""
         if type(block) is Text:
             # Most blocks are.
             if block.annotations or block.logprobs or block.phase is not None:
                 self.report_text(block)
-            parts = [text_part(block.text)]
+            pieces: list[Piece] = [block.text]
         else:
-            parts = self._others(block)
-        if self._outbound.unknown and parts:
-            parts[0] = self._with_unknown(parts[0], block.path)
+            pieces = self._others(block)
+        if self._outbound.unknown and pieces:
+            pieces[0] = self._with_unknown(pieces[0], block.path)
         if block.cache is not None:
-            self.mark(parts[-1] if parts else None, block.cache, block.path)
-        return parts
+            self.mark(pieces, block.cache, block.path)
+        return pieces
 
-    def _with_unknown(self, part: JsonObject, path: str) -> JsonObject:
+    def _with_unknown(self, piece: Piece, path: str) -> Piece:
+        part = as_part(piece)
         kind = part["type"]
         inner = part.get(kind)
         if type(inner) is dict:
             part = {**part, kind: self._outbound.with_unknown(inner, f"{path}.{kind}")}
-        return self._outbound.with_unknown(part, path)
+        written = self._outbound.with_unknown(part, path)
+        return piece if type(piece) is str and written is part else written
 
-    def mark(self, part: JsonObject | None, cache: CacheMark, path: str) -> None:
-        """Put a cache mark on a part, if the upstream takes it; report it otherwise."""
+    def mark(self, pieces: list[Piece], cache: CacheMark, path: str) -> None:
+        """Put a cache mark on the last of the pieces, if the upstream takes it; report it
+        otherwise."""
         path = f"{path}.{cache.member}"
-        if part is None or not self._outbound.capabilities.prompt_cache_breakpoints:
+        if not pieces or not self._outbound.capabilities.prompt_cache_breakpoints:
             self._lose(path, LossKind.KNOB, "the cache mark is not sent")
             return
         mark: JsonObject = {"mode": "explicit"}
@@ -72,6 +79,7 @@ class PartWriter(Struct, eq=False):
             mark["ttl"] = cache.ttl
         elif cache.ttl is not None:
             self._lose(path, LossKind.KNOB, "the cache lifetime is left to the upstream")
+        part = pieces[-1] = as_part(pieces[-1])
         part["prompt_cache_breakpoint"] = mark
         self._marked.append((part, path))
 
@@ -84,10 +92,10 @@ class PartWriter(Struct, eq=False):
     def _lose(self, path: str, kind: LossKind, detail: str) -> None:
         self._outbound.ledger.add(path, kind, detail)
 
-    def _others(self, block: Block) -> list[JsonObject]:
+    def _others(self, block: Block) -> list[Piece]:
         match block:
             case Refusal():
-                return [text_part(block.text)]
+                return [block.text]
             case Image():
                 return self._image(block)
             case Document():
@@ -100,10 +108,10 @@ class PartWriter(Struct, eq=False):
             case ToolReference():
                 self._lose(block.path, LossKind.CONVERTED, "a found tool is named in text")
                 name = self._outbound.names.outward(block.name, block.namespace)
-                return [text_part(f"The tool {name} is now available.")]
+                return [f"The tool {name} is now available."]
             case Foreign() if block.text:
                 self._lose(block.path, LossKind.CONVERTED, f"the text of {block.type} is sent")
-                return [text_part(block.text)]
+                return [block.text]
             case Foreign():
                 kind = block.loss_on(self._outbound.options)
                 self._lose(block.path, kind, f"{block.type} has no counterpart upstream")
@@ -122,9 +130,9 @@ class PartWriter(Struct, eq=False):
             message = block.path.partition(".content")[0]
             self._lose(f"{message}.phase", LossKind.KNOB, "has no counterpart upstream")
 
-    def _image(self, block: Image) -> list[JsonObject]:
+    def _image(self, block: Image) -> list[Piece]:
         if not self._outbound.capabilities.images:
-            return [text_part(self._outbound.unseen(block.path))]
+            return [self._outbound.unseen(block.path)]
         source = block.source
         if isinstance(source, FileId):
             self._lose(block.path, LossKind.CONTENT, "images cannot be given by file id upstream")
@@ -135,18 +143,19 @@ class PartWriter(Struct, eq=False):
             image["detail"] = block.detail
         return [{"type": "image_url", "image_url": image}]
 
-    def _document(self, block: Document) -> list[JsonObject]:
+    def _document(self, block: Document) -> list[Piece]:
         if block.citations:
             self._lose(f"{block.path}.citations", LossKind.KNOB, "citations cannot be asked for")
         if block.context:
             self._lose(f"{block.path}.context", LossKind.CONVERTED, "sent as text")
+        body: list[Piece]
         match block.source:
             case PlainText(text=text):
-                body = [text_part(_with_header(block, text))]
+                body = [_with_header(block, text)]
             case Nested(blocks=inner):
                 header = _with_header(block, "")
-                body = [text_part(header)] if header else []
-                body += [part for one in inner for part in self.parts(one)]
+                body = [header] if header else []
+                body += [piece for one in inner for piece in self.pieces(one)]
             case Url():
                 self._lose(
                     block.path, LossKind.CONTENT, "documents cannot be given by URL upstream"
@@ -159,27 +168,25 @@ class PartWriter(Struct, eq=False):
                     )
                     return []
                 named = {"filename": block.title} if block.title else {}
-                return self._with_context(block, [_file_part({"file_id": file_id, **named})])
+                return self._with_context(block, {"file_id": file_id, **named})
             case Base64() as source if self._outbound.capabilities.of(ChatCapabilities).chat_files:
                 name = block.title or _file_name(source.media_type)
                 file = {"filename": name, "file_data": _data_url(source)}
-                return self._with_context(block, [_file_part(file)])
+                return self._with_context(block, file)
             case Base64() as source:
                 decoded = _decoded_text(source)
                 if decoded is None:
                     self._lose(block.path, LossKind.CONTENT, "the upstream takes no files")
                     return []
-                body = [text_part(_with_header(block, decoded))]
-        return self._as_text(block, body)
-
-    def _as_text(self, block: Document, parts: list[JsonObject]) -> list[JsonObject]:
+                body = [_with_header(block, decoded)]
         self._lose(block.path, LossKind.CONVERTED, "the document is sent as text")
-        return parts
+        return body
 
-    def _with_context(self, block: Document, parts: list[JsonObject]) -> list[JsonObject]:
-        return [text_part(f"Context: {block.context}"), *parts] if block.context else parts
+    def _with_context(self, block: Document, file: JsonObject) -> list[Piece]:
+        part = {"type": "file", "file": file}
+        return [f"Context: {block.context}", part] if block.context else [part]
 
-    def _search_result(self, block: SearchResult) -> list[JsonObject]:
+    def _search_result(self, block: SearchResult) -> list[Piece]:
         self._lose(block.path, LossKind.CONVERTED, "the search result is sent as text")
         if block.citations:
             self._lose(f"{block.path}.citations", LossKind.KNOB, "citations cannot be asked for")
@@ -187,17 +194,13 @@ class PartWriter(Struct, eq=False):
         for text in block.content:
             self.report_text(text)
             if text.cache is not None:
-                self.mark(None, text.cache, text.path)
-        return [text_part("\n\n".join([f"{block.title}\n{block.source}", *texts]))]
+                self.mark([], text.cache, text.path)
+        return ["\n\n".join([f"{block.title}\n{block.source}", *texts])]
 
 
-def text_part(text: str) -> JsonObject:
-    """A text part."""
-    return {"type": "text", "text": text}
-
-
-def _file_part(file: JsonObject) -> JsonObject:
-    return {"type": "file", "file": file}
+def as_part(piece: Piece) -> JsonObject:
+    """A piece as a content part."""
+    return {"type": "text", "text": piece} if isinstance(piece, str) else piece
 
 
 def _data_url(source: Base64) -> str:

@@ -28,7 +28,7 @@ from dragoman.protocols.base import Outbound, to_json_text
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.call_state import put_back, split_entries
-from dragoman.protocols.openai_chat.content_writer import PartWriter, text_part
+from dragoman.protocols.openai_chat.content_writer import PartWriter, Piece, as_part
 from dragoman.protocols.openai_chat.reasoning import (
     is_foreign_state,
     joined_text,
@@ -75,10 +75,11 @@ class _MessagesWriter(Struct, eq=False):
 
     def instructions(self, texts: Sequence[Text]) -> None:
         """The system texts given apart from the turns, as one leading message."""
-        parts = [part for text in texts if text.text for part in self.parts.parts(text)]
-        if parts:
-            is_joined = self._outbound.capabilities.late_system != "message" and _are_plain(parts)
-            content = _joined(parts, "\n\n") if is_joined else _as_content(parts)
+        pieces = [piece for text in texts if text.text for piece in self.parts.pieces(text)]
+        if pieces:
+            content = _as_content(pieces)
+            if self._outbound.capabilities.late_system != "message":
+                content = _joined(pieces, "\n\n")
             self._append(self._own.system_role, content)
 
     def go_on(self, path: str) -> None:
@@ -92,17 +93,17 @@ class _MessagesWriter(Struct, eq=False):
         role: str = turn.role
         if role == "developer" and self._own.system_role != "developer":
             role = "system"
-        parts: list[JsonObject] = []
+        pieces: list[Piece] = []
         for block in turn.blocks:
-            parts += self._texts_only(block)
-        if parts or not turn.blocks:
-            self._append(role, _as_content(parts), turn.name, turn.path)
+            pieces += self._texts_only(block)
+        if pieces or not turn.blocks:
+            self._append(role, _as_content(pieces), turn.name, turn.path)
 
-    def _texts_only(self, block: Block) -> list[JsonObject]:
-        """The parts of a block in a text-only message; the rest is reported as lost content."""
-        parts = self.parts.parts(block)
-        texts = [part for part in parts if part["type"] == "text"]
-        if len(texts) < len(parts):
+    def _texts_only(self, block: Block) -> list[Piece]:
+        """The pieces of a block in a text-only message; the rest is reported as lost content."""
+        pieces = self.parts.pieces(block)
+        texts = [piece for piece in pieces if _is_text(piece)]
+        if len(texts) < len(pieces):
             self._lose(block.path, LossKind.CONTENT, "has no place in this message")
         return texts
 
@@ -110,51 +111,49 @@ class _MessagesWriter(Struct, eq=False):
 
     def user(self, turn: Turn) -> None:
         """The tool messages and the user message of a turn."""
-        attached: list[JsonObject] = []
-        parts: list[JsonObject] = []
+        attached: list[Piece] = []
+        pieces: list[Piece] = []
         for block in turn.blocks:
             if type(block) is ToolResult:
                 self._tool_result(block, attached)
             elif type(block) is Foreign and block.origin == wire.NAME:
                 self.messages.append(block.raw)  # a whole message of the role `function`
             else:
-                parts += self.parts.parts(block)
-        if parts or attached or not turn.blocks:
-            self._append("user", _as_content(attached + parts), turn.name, turn.path)
+                pieces += self.parts.pieces(block)
+        if pieces or attached or not turn.blocks:
+            self._append("user", _as_content(attached + pieces), turn.name, turn.path)
 
-    def _tool_result(self, block: ToolResult, attached: list[JsonObject]) -> None:
-        """Append a tool message. The parts that it cannot have are added to those `attached` to the
-        user message after it."""
-        parts: list[JsonObject] = []
+    def _tool_result(self, block: ToolResult, attached: list[Piece]) -> None:
+        """Append a tool message. What it cannot have is added to the pieces that are `attached` to
+        the user message after it."""
+        pieces: list[Piece] = []
         moved: list[JsonObject] = []
         separator = ""
         if block.is_error:
             prefix = self._outbound.options.tool_error_prefix
             if prefix:
-                parts.append(text_part(prefix))
+                pieces.append(prefix)
             if block.path:
                 kind = LossKind.CONVERTED if prefix else LossKind.KNOB
                 self._lose(f"{block.path}.is_error", kind, "there is no field for it upstream")
         for inner in block.content:
-            written = self.parts.parts(inner)
+            written = self.parts.pieces(inner)
             if type(inner) is Text:
-                parts += written
+                pieces += written
                 continue
-            for part in written:
-                if part["type"] == "text":
-                    parts.append(part)
+            for piece in written:
+                if _is_text(piece):
+                    pieces.append(piece)
                     # Plain texts are pieces of one output; what was made into text stands apart.
                     separator = "\n\n"
                 elif self._own.tool_message_images:
-                    parts.append(part)
+                    pieces.append(piece)
                 else:
-                    moved.append(part)
+                    moved.append(as_part(piece))
                     self._lose(inner.path, LossKind.CONVERTED, "moved to a user message")
         if block.cache is not None:
-            self.parts.mark(parts[-1] if parts else None, block.cache, block.path)
-        content = _as_content(parts)
-        if type(content) is list and _are_plain(content):
-            content = _joined(content, separator)
+            self.parts.mark(pieces, block.cache, block.path)
+        content = _joined(pieces, separator)
         call = self._calls[block.call_id]
         if moved:
             names = ", ".join(map(_part_name, moved))
@@ -162,11 +161,11 @@ class _MessagesWriter(Struct, eq=False):
             if type(content) is str:
                 content = f"{content}\n\n{notice}" if content else notice
             else:
-                content = [*content, text_part(notice)]
+                content = [*content, as_part(notice)]
             tool = call[call["type"]]["name"]
             of_tool = f" of {tool}" if tool else ""
             about = f"[Attached by the result{of_tool} ({call['id']}): {names}]"
-            attached += [text_part(about), *moved]
+            attached += [about, *moved]
         message = {"role": "tool", "tool_call_id": call["id"], "content": content}
         if self._outbound.unknown:
             message = self._outbound.with_unknown(message, block.path)
@@ -176,7 +175,7 @@ class _MessagesWriter(Struct, eq=False):
 
     def assistant(self, turn: Turn) -> None:
         """The message of the model's turn."""
-        parts: list[JsonObject] = []
+        pieces: list[Piece] = []
         refusals: list[str] = []
         calls: list[JsonObject] = []
         thoughts: list[Reasoning] = []
@@ -199,12 +198,12 @@ class _MessagesWriter(Struct, eq=False):
                 continue
             if calls:
                 self._lose(turn.path, LossKind.CONVERTED, "text is put before tool calls")
-            parts += self.parts.parts(block) if type(block) is Text else self._texts_only(block)
+            pieces += self.parts.pieces(block) if type(block) is Text else self._texts_only(block)
         if turn.name is not None:
             message["name"] = turn.name
         of_calls = self._reasoning(thoughts, bool(calls), message) if thoughts else ()
-        if parts:
-            message["content"] = _as_content(parts)
+        if pieces:
+            message["content"] = _as_content(pieces)
         if refusals:
             message["refusal"] = "".join(refusals)
         if calls:
@@ -234,10 +233,12 @@ class _MessagesWriter(Struct, eq=False):
         else:
             # Some servers parse the arguments of earlier calls and fail on empty text.
             arguments = block.arguments if block.arguments.strip() else "{}"
-            call = _function_call(call_id, name, arguments)
+            function = {"name": name, "arguments": arguments}
             if self._outbound.unknown:
-                inner = self._outbound.with_unknown(call["function"], f"{block.path}.function")
-                call = self._outbound.with_unknown({**call, "function": inner}, block.path)
+                function = self._outbound.with_unknown(function, f"{block.path}.function")
+            call = {"id": call_id, "type": "function", "function": function}
+            if self._outbound.unknown:
+                call = self._outbound.with_unknown(call, block.path)
         self._calls[block.id] = call
         return call
 
@@ -248,7 +249,9 @@ class _MessagesWriter(Struct, eq=False):
         reject = self._outbound.options.custom_tools == "reject"
         kind = LossKind.CONTENT if reject else LossKind.CONVERTED
         self._lose(block.path, kind, "a free-text call, sent as a function call")
-        return _function_call(call_id, name, to_json_text(wrap_custom(block.arguments)))
+        arguments = to_json_text(wrap_custom(block.arguments))
+        function = {"name": name, "arguments": arguments}
+        return {"id": call_id, "type": "function", "function": function}
 
     def _reasoning(
         self, thoughts: list[Reasoning], calls: bool, message: JsonObject
@@ -309,29 +312,25 @@ def _put_together(first: Any, second: Any) -> Any:
 
 
 def _as_parts(content: Any) -> list[JsonObject]:
-    return content if type(content) is list else [text_part(content)]
+    return content if type(content) is list else [as_part(content)]
 
 
-def _as_content(parts: list[JsonObject]) -> Any:
-    """A plain string for a single unmarked text, as every server takes it; else the parts."""
-    if len(parts) == 1 and len(parts[0]) == 2 and parts[0]["type"] == "text":
-        return parts[0]["text"]
-    return parts or ""
+def _as_content(pieces: list[Piece]) -> Any:
+    """A plain string for a single text, as every server takes it; else parts."""
+    if len(pieces) == 1 and type(pieces[0]) is str:
+        return pieces[0]
+    return list(map(as_part, pieces)) or ""
 
 
-def _are_plain(parts: list[JsonObject]) -> bool:
-    """Whether all parts are unmarked texts."""
-    return all(len(part) == 2 and part["type"] == "text" for part in parts)
+def _joined(pieces: list[Any], separator: str) -> Any:
+    """Texts alone as one; else parts."""
+    if dict in map(type, pieces):
+        return list(map(as_part, pieces))
+    return separator.join(pieces)
 
 
-def _joined(parts: list[JsonObject], separator: str) -> str:
-    """The texts of plain parts as one."""
-    return separator.join([part["text"] for part in parts])
-
-
-def _function_call(call_id: str, name: str, arguments: str) -> JsonObject:
-    function = {"name": name, "arguments": arguments}
-    return {"id": call_id, "type": "function", "function": function}
+def _is_text(piece: Piece) -> bool:
+    return isinstance(piece, str) or piece["type"] == "text"
 
 
 _SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
@@ -345,7 +344,7 @@ def _short_id(value: str) -> str:
 
 
 def _call_id(value: str) -> str:
-    if "." in value and len(value) <= wire.MAX_CALL_ID and wire.READ_CALL_ID.fullmatch(value):
+    if len(value) <= wire.MAX_CALL_ID and wire.CALL_ID.fullmatch(value):
         return value
     return safe_id(value, wire.MAX_CALL_ID)
 

@@ -104,10 +104,12 @@ def _read_tool(tool: shapes.Tool, path: str, extras: list[Extra]) -> Tool:
 
 
 def _function(function: shapes.Function, path: str) -> FunctionTool:
+    schema, traits = carried_schema(function.parameters, f"{path}.parameters")
     return FunctionTool(
         name=function.name,
         description=function.description,
-        schema=carried_schema(function.parameters, f"{path}.parameters"),
+        schema=schema,
+        traits=traits,
         strict=function.strict,
         path=path,
     )
@@ -156,62 +158,61 @@ class ToolWriter(Struct, eq=False):
     """Writer of a request's tools and tool choice, and of what the upstream lacks of them."""
 
     _outbound: Outbound
-    _written: set[str] = set()
+    _tools: list[JsonObject] = []
 
     def write(self, request: Request, body: JsonObject) -> None:
         """Add `tools`, `tool_choice` and `parallel_tool_calls` to the body."""
-        written = [self._tool(tool, body) for tool in request.tools]
-        tools = [tool for tool in written if tool is not None]
-        if tools:
-            body["tools"] = tools
+        for tool in request.tools:
+            if type(tool) is FunctionTool:
+                self._tools.append(self._function(tool))
+            elif type(tool) is CustomTool:
+                self._custom(tool)
+            elif type(tool) is HostedTool:
+                if tool.origin == wire.NAME and tool.type == wire.WEB_SEARCH:
+                    body[wire.WEB_SEARCH] = tool.raw
+                else:
+                    drop_hosted(tool, self._outbound)
+        if self._tools:
+            body["tools"] = self._tools
         choice = request.tool_choice
         if choice is not None:
-            self._choice(choice, bool(tools), body)
-        if request.parallel_tool_calls is not None and tools:
+            self._choice(choice, body)
+        if request.parallel_tool_calls is not None and self._tools:
             body["parallel_tool_calls"] = request.parallel_tool_calls
-
-    def _tool(self, tool: Tool, body: JsonObject) -> JsonObject | None:
-        match tool:
-            case FunctionTool():
-                return self._function(tool)
-            case CustomTool():
-                return self._custom(tool)
-            case HostedTool(origin=wire.NAME, type=wire.WEB_SEARCH):
-                body[wire.WEB_SEARCH] = tool.raw
-            case HostedTool():
-                drop_hosted(tool, self._outbound)
-        return None
 
     def _function(self, tool: FunctionTool) -> JsonObject:
         function: JsonObject = {"name": self._name(tool)}
         if tool.description is not None:
             function["description"] = tool.description
         function["parameters"] = write_parameters(tool, self._outbound)
-        # Other services enforce schemas that this one refuses to.
-        strict = tool.strict and is_strict(function["parameters"])
-        if tool.strict is not None and self._outbound.capabilities.strict_tools:
-            function["strict"] = strict
-        if tool.strict and not (strict and self._outbound.capabilities.strict_tools):
-            drop_strict(tool, self._outbound)
-        drop_mark(tool, self._outbound)
+        if tool.strict is not None:
+            # Other services enforce schemas that this one refuses to.
+            strict = tool.strict and is_strict(function["parameters"])
+            if self._outbound.capabilities.strict_tools:
+                function["strict"] = strict
+            if tool.strict and not (strict and self._outbound.capabilities.strict_tools):
+                drop_strict(tool, self._outbound)
+        if tool.cache is not None:
+            drop_mark(tool, self._outbound)
         return {"type": "function", "function": function}
 
     @property
     def _takes_custom(self) -> bool:
         return self._outbound.capabilities.of(ChatCapabilities).custom_tools_native
 
-    def _custom(self, tool: CustomTool) -> JsonObject | None:
+    def _custom(self, tool: CustomTool) -> None:
         if self._takes_custom:
-            return self._native_custom(tool)
+            self._tools.append(self._native_custom(tool))
+            return
         emulation = emulation_of(tool, self._outbound)
         if emulation is None:
-            return None
+            return
         description, schema = emulation
         function: JsonObject = {"name": self._name(tool)}
         if description:
             function["description"] = description
         function["parameters"] = schema
-        return {"type": "function", "function": function}
+        self._tools.append({"type": "function", "function": function})
 
     def _native_custom(self, tool: CustomTool) -> JsonObject:
         custom: JsonObject = {"name": self._name(tool)}
@@ -225,12 +226,10 @@ class ToolWriter(Struct, eq=False):
     def _name(self, tool: FunctionTool | CustomTool) -> str:
         if tool.deferred:
             drop_deferral(tool.path, self._outbound)
-        name = self._outbound.names.outward(tool.name, tool.namespace)
-        self._written.add(name)
-        return name
+        return self._outbound.names.outward(tool.name, tool.namespace)
 
-    def _choice(self, choice: ToolChoice, any_tools: bool, body: JsonObject) -> None:
-        if not any_tools:
+    def _choice(self, choice: ToolChoice, body: JsonObject) -> None:
+        if not self._tools:
             # The services refuse a choice without tools; auto and none ask for nothing then.
             if choice.mode not in ("auto", "none"):
                 self._lose(choice.path, LossKind.CONTENT, NO_TOOLS)
@@ -248,7 +247,8 @@ class ToolWriter(Struct, eq=False):
             body["tool_choice"] = choice.mode
 
     def _is_offered(self, ref: ToolRef, choice: ToolChoice) -> bool:
-        if self._outbound.names.outward(ref.name, ref.namespace) in self._written:
+        name = self._outbound.names.outward(ref.name, ref.namespace)
+        if any(tool[tool["type"]]["name"] == name for tool in self._tools):
             return True
         self._lose(choice.path, LossKind.CONTENT, NOT_OFFERED)
         return False

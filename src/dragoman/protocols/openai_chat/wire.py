@@ -27,8 +27,9 @@ MAX_STOPS = 4
 MAX_CACHE_MARKS = 4
 MAX_CALL_ID = 40
 """Longest tool call id in a request; the service answers "string too long" to more."""
-READ_CALL_ID = re.compile(r"functions\.[A-Za-z0-9_-]+:\d+")
-"""Ids that their makers (Kimi K2 and its servers) parse later, so they must not change."""
+CALL_ID = re.compile(r"[A-Za-z0-9_-]+|functions\.[A-Za-z0-9_-]+:\d+")
+"""Ids that are sent as they are. The makers of the second form (Kimi K2 and its servers) parse it
+later, so it must not change."""
 
 PDF = "application/pdf"
 MEDIA_TYPES = {

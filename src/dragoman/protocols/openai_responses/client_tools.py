@@ -188,10 +188,12 @@ def read_search_tool(value: JsonObject, path: str, extras: list[Extra]) -> Funct
     detail = "offered as a function; its calls are turned back"
     extras.append(Extra(path, value, LossKind.CONVERTED, detail))
     tool = _search.convert(value, path, extras)
+    schema, traits = carried_schema(tool.parameters, f"{path}.parameters")
     return FunctionTool(
         name=TOOL_SEARCH,
         description=tool.description or _SEARCHES,
-        schema=carried_schema(tool.parameters, f"{path}.parameters") or _QUERY,
+        schema=schema or _QUERY,
+        traits=traits,
         form=TOOL_SEARCH,
         path=path,
     )

@@ -95,10 +95,12 @@ def _read_callable(
 ) -> FunctionTool | CustomTool:
     report_lost(tool, path, extras)
     if type(tool) is shapes.Function:
+        schema, traits = carried_schema(tool.parameters, f"{path}.parameters")
         return FunctionTool(
             name=tool.name,
             description=tool.description,
-            schema=carried_schema(tool.parameters, f"{path}.parameters"),
+            schema=schema,
+            traits=traits,
             strict=tool.strict,
             namespace=namespace,
             deferred=tool.defer_loading or False,
