@@ -67,12 +67,12 @@ def worker(owner: Owner, ledgers: MemoryLedgers | None = None) -> Limits:
     return limits
 
 
-async def admit(limits: Limits, caller: Caller) -> Granted | Refused:
+async def admit(limits: Limits, caller: Caller) -> Reservation | Refused:
     """The decision about a request, which is over at once if it is admitted."""
     rules = caller.bound or await limits.bind(caller)
     decision = await limits.admit(rules, caller.name, NOTHING, 0, 1)
-    if isinstance(decision, Granted):
-        limits.settle(Reservation(rules.all, decision), decision.amounts)
+    if isinstance(decision, Reservation):
+        limits.settle(decision, decision.granted.amounts)
     return decision
 
 
@@ -108,8 +108,8 @@ async def test_a_key_that_is_removed_frees_nothing_of_its_team() -> None:
         Limit(kind="requests", amount=2, window="day"),
     )
     gone, stays = (Caller(name, team="t", team_limits=for_all) for name in "ab")
-    assert isinstance(await admit(limits, stays), Granted)
-    assert isinstance(await admit(limits, gone), Granted)
+    assert isinstance(await admit(limits, stays), Reservation)
+    assert isinstance(await admit(limits, gone), Reservation)
     assert gone.bound is not None
     limits.retire(gone.bound, None)
     assert isinstance(await admit(limits, stays), Refused)
@@ -120,7 +120,7 @@ async def test_a_short_window_that_was_removed_has_what_was_used_when_it_is_ther
     LimitService().register(owner.handlers)
     limits = worker(owner)
     caller = Caller("k", limits=(Limit(kind="requests", amount=1, window="1m"),))
-    assert isinstance(await admit(limits, caller), Granted)
+    assert isinstance(await admit(limits, caller), Reservation)
     assert caller.bound is not None
     limits.retire(caller.bound, None)
     assert isinstance(await admit(limits, caller), Refused)
@@ -158,7 +158,7 @@ async def test_a_worker_that_comes_after_the_last_one_has_left_borrows() -> None
     service.register(owner.handlers)
     caller = Caller("k", limits=(Limit(kind="requests", amount=3, window="day"),))
     first = worker(owner, ledgers)
-    assert isinstance(await admit(first, caller), Granted)
+    assert isinstance(await admit(first, caller), Reservation)
     await first.close()
     for peer in list(owner.peers):
         peer.close()
@@ -167,8 +167,8 @@ async def test_a_worker_that_comes_after_the_last_one_has_left_borrows() -> None
     assert holding.held == 0
     second = worker(owner, ledgers)
     caller.bound = None
-    assert isinstance(await admit(second, caller), Granted)
-    assert isinstance(await admit(second, caller), Granted)
+    assert isinstance(await admit(second, caller), Reservation)
+    assert isinstance(await admit(second, caller), Reservation)
     assert isinstance(await admit(second, caller), Refused)
     await second.close()
     await service.close()
@@ -189,14 +189,14 @@ async def test_a_machine_that_has_nothing_has_its_share_while_the_database_hangs
     limits = worker(owner, ledgers)
     caller = Caller("k", limits=(limit,))
     if not is_new:
-        assert isinstance(await admit(limits, caller), Granted)
+        assert isinstance(await admit(limits, caller), Reservation)
     ledgers.asked.clear()
     ledgers.answers.clear()
     try:
         if not is_new:
             assert await asyncio.to_thread(ledgers.asked.wait, 60.0)
         for _ in range(2):
-            assert isinstance(await admit(limits, caller), Granted)
+            assert isinstance(await admit(limits, caller), Reservation)
     finally:
         ledgers.answers.set()
     await limits.close()
@@ -214,7 +214,7 @@ async def test_what_other_machines_have_used_is_read_in_the_ledger(before: int) 
     busy, idle = (worker(owner, ledgers) for owner in owners)
     limits = (Limit(kind="requests", amount=20, window="1m"),)
     for _ in range(before):
-        assert isinstance(await admit(idle, Caller("k", limits=limits)), Granted)
+        assert isinstance(await admit(idle, Caller("k", limits=limits)), Reservation)
     until = time.monotonic() + 60
     while before and sum(own.spent for own in held_of(ledgers)) < before:
         assert time.monotonic() < until
@@ -223,7 +223,7 @@ async def test_what_other_machines_have_used_is_read_in_the_ledger(before: int) 
     await services[1].close()
     caller = Caller("k", limits=limits)
     admitted = before
-    while isinstance(await admit(busy, caller), Granted):
+    while isinstance(await admit(busy, caller), Reservation):
         admitted += 1
     assert admitted > 15
     await busy.close()

@@ -46,12 +46,14 @@ class Balance:
 
     `amount` and `enforced` are as the latest request had them. `reserved` is what requests have
     under way that is not counted as used, `elsewhere` what others hold. `is_restored`: the counter
-    has what was used before it was made.
+    has what was used before it was made. `counts_at_once`: requests count as used from the moment
+    they are admitted.
     """
 
     __slots__ = (
         "amount",
         "counter",
+        "counts_at_once",
         "elsewhere",
         "enforced",
         "is_restored",
@@ -72,11 +74,7 @@ class Balance:
         self.enforced = limit.mode == "enforce"
         self.reserved = self.elsewhere = 0
         self.is_restored = self.window is None
-
-    @property
-    def counts_at_once(self) -> bool:
-        """Whether requests count as used from the moment they are admitted."""
-        return self.limit.kind == "requests"
+        self.counts_at_once = limit.kind == "requests"
 
     def used(self, now: float) -> int:
         """How much was used within the window, as far as it is known here."""
@@ -84,15 +82,19 @@ class Balance:
 
     def left(self, now: float) -> int:
         """How much may be reserved at once."""
-        return self.amount - self.counter.advance(now) - self.reserved
+        return self.room(self.used(now), now)
+
+    def room(self, used: int, now: float) -> int:
+        """The same where so much was used within the window."""
+        return self.amount - used - self.reserved
 
     def left_of_all(self, now: float) -> int:
         """How much is neither used nor reserved by anybody, as far as it is known here."""
         return self.amount - self.used(now) - self.elsewhere - self.reserved
 
-    def use(self, now: float, amount: int) -> None:
-        """Count `amount` as used."""
-        self.counter.add(now, amount)
+    def use(self, now: float, amount: int) -> int:
+        """Count `amount` as used. Returns what was used before."""
+        return self.counter.add(now, amount)
 
     def take_back(self, at: float, amount: int) -> None:
         """What was counted as used at `at` was not used after all."""
@@ -206,10 +208,10 @@ class Slice(Balance):
         """See `Balance.used`: by all machines."""
         return self.counter.advance(now + self.offset)
 
-    def left(self, now: float) -> int:
-        """See `Balance.left`: of the slice."""
+    def room(self, used: int, now: float) -> int:
+        """See `Balance.room`: of the slice."""
         if not self.enforced:
-            return self.amount - self.used(now) - self.reserved
+            return self.amount - used - self.reserved
         left = self.lent
         if self.is_away and self.limit.when_away == "open":
             # Of requests at one time each machine has as many by itself.
@@ -218,12 +220,12 @@ class Slice(Balance):
             left = max(left, self._share_alone(now))
         return left - self.reserved
 
-    def use(self, now: float, amount: int) -> None:
+    def use(self, now: float, amount: int) -> int:
         """See `Balance.use`."""
         self.spent += amount
-        self.counter.add(now + self.offset, amount)
         if self.is_away:
             self.spent_alone.add(now + self.offset, amount)
+        return self.counter.add(now + self.offset, amount)
 
     def take_back(self, at: float, amount: int) -> None:
         """See `Balance.take_back`. What the owner may know of stays used: what others were lent

@@ -100,12 +100,13 @@ class Counter:
                     self.used -= self.parts.pop(first)
         return self.used
 
-    def add(self, now: float, amount: int) -> None:
-        """Count `amount` as used at `now`."""
-        self.advance(now)
-        if self.used + amount <= _MOST:
+    def add(self, now: float, amount: int) -> int:
+        """Count `amount` as used at `now`. Returns what was used within the window before."""
+        used = self.advance(now)
+        if used + amount <= _MOST:
             self.parts[self.part] = self.parts.get(self.part, 0) + amount
-            self.used += amount
+            self.used = used + amount
+        return used
 
     def take_back(self, at: float, amount: int) -> None:
         """What was counted at `at` was not used after all."""

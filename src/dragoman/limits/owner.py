@@ -35,6 +35,7 @@ from dragoman.limits.messages import (
     Restore,
     Retire,
     Settle,
+    Settled,
     SharedState,
     State,
     States,
@@ -210,89 +211,74 @@ class Owner:
         """See `Admit`. Of several limits that refuse, the one that does so longest is reported:
         a client that waits for it is not refused by another."""
         claims = message.claims
-        try:
-            balances = [self.balances[claim.number] for claim in claims]
-        except KeyError:
-            return Unknown()
-        for balance, claim in zip(balances, claims, strict=True):
-            if not balance.is_restored:
+        balances = []
+        for claim in claims:
+            balance = self.balances.get(claim.number)
+            if balance is None or not balance.is_restored:
                 return Unknown()
             balance.amount, balance.enforced = claim.most, claim.enforced
-        output, clamped = self._fitting_output(message, balances, now)
+            balances.append(balance)
+        output, clamped = message.output, 0
+        if message.longest:
+            output, clamped = fitting_output(message, [one.left_of_all(now) for one in balances])
         refused: Refused | None = None
-        amounts, exceeded = [], []
+        amounts: list[int] = []
+        used, exceeded = [], []
         is_lowered = output != message.output
-        for place, (balance, claim) in enumerate(zip(balances, claims, strict=True)):
+        for balance, claim in zip(balances, claims, strict=True):
             amount = claim.amount
             if is_lowered:
                 amount = _amount_of(claim, output, message.output)
+            in_window = balance.used(now)
+            if amount > balance.room(in_window, now):
+                place = len(amounts)
+                if not claim.enforced:
+                    exceeded.append(place)
+                elif refused is None or balance.free_at(now, amount) > refused.free_at:
+                    refused = Refused(
+                        place,
+                        amount,
+                        balance.left_of_all(now),
+                        in_window,
+                        balance.free_at(now, amount),
+                        balance.resets_at(now),
+                    )
             amounts.append(amount)
-            if amount <= balance.left(now):
-                continue
-            if not claim.enforced:
-                exceeded.append(place)
-                continue
-            free_at = balance.free_at(now, amount)
-            if refused is None or free_at > refused.free_at:
-                refused = Refused(
-                    place,
-                    amount,
-                    balance.left_of_all(now),
-                    balance.used(now),
-                    free_at,
-                    balance.resets_at(now),
-                )
+            used.append(in_window)
         if refused is not None:
             return refused
-        known = self._peer(peer)
-        left, used = [], []
-        for balance, amount in zip(balances, amounts, strict=True):
-            _add(known.reserved, balance, now if balance.counts_at_once else 0.0, amount)
+        reserved, left = self._peer(peer).reserved, []
+        for place, (balance, amount) in enumerate(zip(balances, amounts, strict=True)):
             if balance.counts_at_once:
+                _add(reserved, balance.number, now, amount)
                 self._use(balance, now, amount)
+                used[place] += amount
             else:
+                _add(reserved, balance.number, 0.0, amount)
                 balance.reserved += amount
-            in_window = balance.used(now)
-            left.append(balance.amount - in_window - balance.elsewhere - balance.reserved)
-            used.append(in_window)
-        return Granted(
-            now,
-            tuple(amounts),
-            tuple(left),
-            tuple(used),
-            clamped,
-            tuple(exceeded),
-        )
+            left.append(balance.amount - used[place] - balance.elsewhere - balance.reserved)
+        return Granted(now, tuple(amounts), tuple(left), tuple(used), clamped, tuple(exceeded))
 
     def amounts(self, message: Admit, now: float) -> list[tuple[Balance, int]]:
         """What a request comes to at each of its limits."""
         balances = [self.balances[claim.number] for claim in message.claims]
-        output, _ = self._fitting_output(message, balances, now)
+        output, _ = fitting_output(message, [one.left_of_all(now) for one in balances])
         return [
             (balance, _amount_of(claim, output, message.output))
             for balance, claim in zip(balances, message.claims, strict=True)
         ]
 
-    def _fitting_output(
-        self, message: Admit, balances: Sequence[Balance], now: float
-    ) -> tuple[int, int]:
-        if not message.longest:
-            return message.output, 0
-        return fitting_output(message, [one.left_of_all(now) for one in balances])
-
     def settle(self, peer: object, message: Settle, now: float) -> None:
         """See `Settle`."""
         known = self._peer(peer) if message.is_stored else self._peers.get(peer, _Peer())
         for one in message.limits:
-            balance = self.balances.get(one.number)
+            number = one.number
+            balance = self.balances.get(number)
             if balance is None:
                 continue
-            # Less than it says if it was reserved over a connection that has ended.
-            place = one.number, int(message.at if balance.counts_at_once else 0.0)
-            reserved = min(one.reserved, known.reserved.get(place, 0))
-            _subtract(known.reserved, place, reserved)
-            spent = min(one.spent, MOST_AMOUNT)
-            if balance.counts_at_once:
+            counts_at_once, spent = balance.counts_at_once, min(one.spent, MOST_AMOUNT)
+            reserved = _take(known.reserved, number, message.at if counts_at_once else 0.0, one)
+            if counts_at_once:
                 if reserved > spent:
                     balance.take_back(message.at, reserved - spent)
                 else:
@@ -303,7 +289,7 @@ class Owner:
                     continue
                 self._use(balance, now, spent)
             if message.is_stored and spent:
-                _add(known.settled, balance, message.at if balance.counts_at_once else now, spent)
+                _add(known.settled, number, message.at if counts_at_once else now, spent)
 
     def writing(self, peer: object, message: Writing) -> None:
         """See `Writing`."""
@@ -385,12 +371,11 @@ class Owner:
         """Count something as used, and record the shares that are reached by it."""
         if not amount:
             return
-        before = balance.used(now) * 100
-        balance.use(now, amount)
-        after = before + amount * 100
-        if after * 2 >= balance.amount * 100:
+        before = balance.use(now, amount)
+        after = before + amount
+        if after * 100 >= SHARES[0] * balance.amount:
             for share in SHARES:
-                if before < share * balance.amount <= after:
+                if before * 100 < share * balance.amount <= after * 100:
                     self.reached.append(Reached(balance.number, share))
 
     def _take_back(self, amounts: _Amounts) -> None:
@@ -474,13 +459,18 @@ def _sum_of(amounts: _Amounts, number: int) -> int:
     return sum(amount for (one, _), amount in amounts.items() if one == number)
 
 
-def _add(amounts: _Amounts, balance: Balance, at: float, amount: int) -> None:
-    place = balance.number, int(at)
+def _add(amounts: _Amounts, number: int, at: float, amount: int) -> None:
+    place = number, int(at)
     amounts[place] = amounts.get(place, 0) + amount
 
 
-def _subtract(amounts: _Amounts, place: tuple[int, int], amount: int) -> None:
-    if (left := amounts.get(place, 0) - amount) > 0:
+def _take(amounts: _Amounts, number: int, at: float, settled: Settled) -> int:
+    """Take what was reserved out of the amounts. Returns how much that is: less than is settled if
+    it was reserved over a connection that has ended."""
+    place = number, int(at)
+    left = amounts.get(place, 0) - settled.reserved
+    if left > 0:
         amounts[place] = left
-    else:
-        amounts.pop(place, None)
+        return settled.reserved
+    amounts.pop(place, None)
+    return settled.reserved + left

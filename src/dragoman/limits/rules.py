@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import IntEnum
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from msgspec import Struct
@@ -134,6 +134,7 @@ class Rule:
     __slots__ = (
         "__weakref__",
         "_granted",
+        "_granted_ends",
         "_units",
         "clamps",
         "counts_subscriptions",
@@ -167,6 +168,7 @@ class Rule:
         self.window: Window | None = window_of(limit)
         self.unknown_zone = "" if knows_zone(limit.zone) else limit.zone
         self._units, self._granted = limit.units, limit.granted_units
+        self._granted_ends = limit.granted_ends
         self.number = 0
         self.reported_until = 0.0
         """Until when, in Unix seconds, it need not be reported again that it refuses requests."""
@@ -189,7 +191,7 @@ class Rule:
 
     def amount(self, now: float) -> int:
         """How much there is of it, with what is granted."""
-        return self._units + (self._granted if now < self.limit.granted_ends else 0)
+        return self._units + (self._granted if now < self._granted_ends else 0)
 
     def amount_of(self, counts: Counts) -> int:
         """What a request counts that came to `counts`, or the sums of several."""
@@ -209,6 +211,7 @@ class Rule:
 
 _RATES: Final = frozenset({"requests", "tokens", "input_tokens", "output_tokens"})
 _MOST_MODELS: Final = 256
+_number: Callable[[Rule], int] = attrgetter("number")
 
 
 def _reader(
@@ -225,16 +228,19 @@ class Rules:
     """The limits that hold for a request, and what follows from them: `amounts`, what they count of
     counts, and `most`, what they may; `clamps`, whether any does; `may_wait`,
     whether requests may wait for their turn; whether tokens and costs have to
-    be known; and those that answers report, `rates`, `budgets` and `soft`, as places in `all`.
-    `is_partial`: some are of some models only. `uncountable` is one whose zone this machine does
-    not know."""
+    be known; and those of `costs`, and that answers report, `rates`, `budgets` and `soft`, as
+    places in `all`. `is_partial`: some are of some models only. `uncountable` is one whose zone
+    this machine does not know."""
 
     __slots__ = (
+        "_amounts",
         "_by_model",
+        "_terms",
         "all",
         "amounts",
         "budgets",
         "clamps",
+        "costs",
         "is_partial",
         "may_wait",
         "most",
@@ -254,38 +260,38 @@ class Rules:
         self.is_partial = any(one.limit.models is not None for one in rules)
         self.clamps = any(one.clamps for one in rules)
         self.may_wait = any(one.limit.queue_s for one in rules)
-        self.needs_cost = any(one.kind is Kind.COST for one in rules)
+        self.costs = tuple(place for place, one in enumerate(rules) if one.kind is Kind.COST)
+        self.needs_cost = bool(self.costs)
         self.needs_tokens = any(one.counts_tokens for one in rules)
         self.rates = tuple(place for place, one in enumerate(rules) if one.is_rate)
         self.rate_lines: dict[str, Callable[[Granted], bytes]] = {}
         """What makes the lines of headers for `rates`, by the protocol."""
-        self.budgets = tuple(
-            place for place, one in enumerate(rules) if one.kind is Kind.COST and one.enforced
-        )
+        self.budgets = tuple(place for place in self.costs if rules[place].enforced)
         self.soft = tuple(place for place, one in enumerate(rules) if one.limit.mode == "soft")
+        self._terms = (
+            [one.enforced for one in rules],
+            [one.clamps for one in rules],
+            [one.limit.queue_s for one in rules],
+            [one.limit.queue_size for one in rules],
+        )
+        """What claims have that is the same for all requests, by the field."""
+        has_grants = any(one.limit.granted_units for one in rules)
+        self._amounts = None if has_grants else [one.amount(0.0) for one in rules]
+        """How much there is of each, None where some is granted for a time."""
         self._by_model: dict[tuple[str, ...], Rules] = {}
 
     def claims(self, expected: Expected, now: float) -> tuple[Claim, ...]:
         """What a request that may come to `expected` claims of each."""
         amounts = self.most(expected.counts())
-        plain = amounts
-        if self.clamps:
-            plain = self.most(expected.with_output(0).counts())
-        return tuple(
-            [
-                Claim(
-                    rule.number,
-                    amount,
-                    rule.amount(now),
-                    rule.enforced,
-                    rule.clamps,
-                    without,
-                    rule.limit.queue_s,
-                    rule.limit.queue_size,
-                )
-                for rule, amount, without in zip(self.all, amounts, plain, strict=True)
-            ]
-        )
+        plain = self.most(expected.with_output(0).counts()) if self.clamps else amounts
+        most = self._amounts or [one.amount(now) for one in self.all]
+        enforced, clamps, queue_s, queue_size = self._terms
+        fields = amounts, most, enforced, clamps, plain, queue_s, queue_size
+        return tuple(map(Claim, self.numbers(), *fields))
+
+    def numbers(self) -> Iterator[int]:
+        """What their owner calls them."""
+        return map(_number, self.all)
 
     def budget(self, *, billed: bool) -> Rule | None:
         """The cost limit that rejects unpriced models, or None. `billed`: the upstream bills by the
@@ -317,10 +323,12 @@ class Rules:
 
 
 class Reservation(Struct, eq=False, gc=False):
-    """What a request has reserved at each of these limits."""
+    """What a request has reserved at each of these limits; `cost` are the pico-dollars of it, at
+    all of them."""
 
-    rules: Sequence[Rule]
+    rules: Rules
     granted: Granted
+    cost: int = 0
 
 
 class Admitted(Struct, eq=False, gc=False):

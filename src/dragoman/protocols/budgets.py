@@ -81,8 +81,9 @@ class BudgetNotices(Struct, frozen=True, kw_only=True):
     """How budgets are reported to programs of a protocol. Which program asks is known by the
     headers of its request."""
 
-    notice: Callable[[ClientHeaders, BudgetUse], Headers] = lambda client, use: []
-    """Headers of a good answer to a client with a budget."""
+    notice: Callable[[ClientHeaders, Callable[[], BudgetUse]], Headers] = lambda client, use: []
+    """Headers of a good answer to a client with a budget; its use is found out where a program
+    shows it."""
     refusal: Callable[[ClientHeaders, Fault, BudgetUse | None], tuple[Fault, Headers] | None] = (
         lambda client, fault, use: None
     )

@@ -136,10 +136,9 @@ class RequestContext:
         if is_priced and self.plan.shows_cost:
             headers.append((COST_HEADER, dollars(self.record.cost or 0).encode()))
         if admitted is not None and admitted.rules.budgets:
-            spent = amounts_spent(admitted, self.record) if is_priced else None
-            if spent is not None and self.plan.shows_cost:
-                headers += budget_headers(admitted, spent)
-            headers += notice_headers(self.incoming, admitted, spent)
+            if is_priced and self.plan.shows_cost:
+                headers += budget_headers(admitted, amounts_spent(admitted, self.record))
+            headers += notice_headers(self.incoming, admitted, self.record)
         return headers
 
     def forget_attempt(self) -> None:

@@ -3,6 +3,7 @@ it asks for when somebody enters `/usage`. As it was seen to take them in versio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -29,8 +30,9 @@ _WARNED, _CRITICAL = 0.75, 0.95
 _STATUS: Final = 429
 
 
-def notice(client: ClientHeaders, use: BudgetUse) -> Headers:
+def notice(client: ClientHeaders, find_use: Callable[[], BudgetUse]) -> Headers:
     """The function behind `BudgetNotices.notice`. A notice is shown once a threshold is passed."""
+    use = find_use()
     percent = min(use.percent, 99)
     passed = next((name for least, name in _NOTICED if percent >= least), b"")
     status = b"allowed_warning" if passed else b"allowed"

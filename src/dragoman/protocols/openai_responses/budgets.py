@@ -3,6 +3,7 @@ spent. As it was seen to take them in version 0.169.0."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -19,10 +20,11 @@ _LONGEST: Final = 500
 """Characters of our words: they stand in a header."""
 
 
-def notice(client: ClientHeaders, use: BudgetUse) -> Headers:
+def notice(client: ClientHeaders, find_use: Callable[[], BudgetUse]) -> Headers:
     """The function behind `BudgetNotices.notice`."""
     if _PROGRAM not in client:
         return []
+    use = find_use()
     owner = "team budget" if use.is_team else "budget"
     name = (b"x-codex-limit-name", f"{owner}{use.window}".encode())
     return [name, *_primary(use)]

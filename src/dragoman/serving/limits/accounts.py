@@ -13,7 +13,6 @@ from dragoman.config import Account
 from dragoman.edge.auth import Caller
 from dragoman.edge.record import Record
 from dragoman.keys.records import ACCOUNT
-from dragoman.limits.messages import Granted
 from dragoman.limits.rules import Expected, Reservation, Rules
 from dragoman.serving.failures import Failure
 from dragoman.serving.limits.client import Limits, LimitsAway
@@ -28,16 +27,15 @@ _LONGEST_S = 24 * 3600.0
 class Reserved:
     """What a request has reserved of an account's limits."""
 
-    __slots__ = ("_limits", "_reservation", "_rules")
+    __slots__ = ("_limits", "_reservation")
 
-    def __init__(self, limits: Limits, rules: Rules, granted: Granted) -> None:
+    def __init__(self, limits: Limits, reservation: Reservation) -> None:
         self._limits = limits
-        self._rules = rules
-        self._reservation = Reservation(rules.all, granted)
+        self._reservation = reservation
 
     def settle(self, record: Record) -> None:
         """The request is over: what it has used is counted."""
-        spent = self._rules.amounts(spent_by(record))
+        spent = self._reservation.rules.amounts(spent_by(record))
         self._limits.settle(self._reservation, spent)
 
 
@@ -86,8 +84,8 @@ class AccountLimits:
             decision = await self._limits.admit(rules, owner.name, expected, 0, 1)
         except LimitsAway:
             return None
-        if isinstance(decision, Granted):
-            return Reserved(self._limits, rules, decision)
+        if isinstance(decision, Reservation):
+            return Reserved(self._limits, decision)
         rule = rules.all[decision.place]
         wait = min(max(1.0, decision.free_at - now), _LONGEST_S)
         window = f" for {rule.limit.window}" if rule.limit.window else ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any
 
 from dragoman.canonical.usage import Usage
 from dragoman.edge.auth import Caller
@@ -88,17 +89,17 @@ class Admission:
         if isinstance(decision, Refused):
             raise self._refused(incoming, caller, record, rules, decision)
         # First: whatever fails from here on, it is given back when the request is over.
-        reservation = Reservation(rules.all, decision)
+        granted = decision.granted
         continues = request.codec.passthrough.continues in request.members
-        if decision.clamped:
-            expected = expected.with_output(min(expected.output, decision.clamped * answers))
+        if granted.clamped:
+            expected = expected.with_output(min(expected.output, granted.clamped * answers))
         record.admitted = Admitted(
-            caller.name, rules, reservation, expected, size, continues, caller.shows_amounts
+            caller.name, rules, decision, expected, size, continues, caller.shows_amounts
         )
-        if decision.clamped:
-            request = _clamped(request, decision.clamped)
-            _report_clamped(incoming, decision.clamped)
-        _report_granted(incoming, caller, record, rules, decision)
+        if granted.clamped:
+            request = _clamped(request, granted.clamped)
+            _report_clamped(incoming, granted.clamped)
+        _report_granted(incoming, caller, record, rules, granted)
         return request
 
     async def admit_expected(
@@ -135,11 +136,10 @@ class Admission:
             raise _away(incoming, caller) from None
         if isinstance(decision, Refused):
             raise self._refused(incoming, caller, record, rules, decision)
-        reservation = Reservation(rules.all, decision)
         record.admitted = Admitted(
-            caller.name, rules, reservation, expected, size, False, caller.shows_amounts
+            caller.name, rules, decision, expected, size, False, caller.shows_amounts
         )
-        _report_granted(incoming, caller, record, rules, decision)
+        _report_granted(incoming, caller, record, rules, decision.granted)
 
     async def admit_call(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """Reserve, at the limits of its caller that count requests, for one that uses no tokens. It
@@ -161,9 +161,8 @@ class Admission:
             raise _away(incoming, caller) from None
         if isinstance(decision, Refused):
             raise self._refused(incoming, caller, record, rules, decision)
-        reservation = Reservation(rules.all, decision)
         record.admitted = Admitted(
-            caller.name, rules, reservation, _NO_TOKENS, 0, False, caller.shows_amounts
+            caller.name, rules, decision, _NO_TOKENS, 0, False, caller.shows_amounts
         )
 
     def _refused(
@@ -204,10 +203,10 @@ class Admission:
         if record.admitted is not admitted and isinstance(decision, Granted):
             # It is over meanwhile, and settled without this.
             last = admitted.more[-1]
-            self._limits.settle(last, (0,) * len(last.rules))
+            self._limits.settle(last, (0,) * len(last.rules.all))
         if not isinstance(decision, Refused):
             return ""
-        counted = [one for one in admitted.reservation.rules if one.counts_tokens]
+        counted = [one for one in admitted.rules.all if one.counts_tokens]
         rule = counted[decision.place]
         error, _ = refused(rule, decision, now, shows_amounts=admitted.shows_amounts)
         return error.fault.message
@@ -222,7 +221,7 @@ class Admission:
             rules = lasting(rules)
             nothing = (0,) * len(rules.all)
             granted = Granted(time.time(), nothing, nothing, nothing)
-            reservation = Reservation(rules.all, granted)
+            reservation = Reservation(rules, granted)
             record.admitted = Admitted(
                 caller.name, rules, reservation, _NO_TOKENS, 0, True, caller.shows_amounts
             )
@@ -234,7 +233,7 @@ class Admission:
         if admitted is None:
             return
         for one in admitted.more:
-            self._limits.settle(one, (0,) * len(one.rules))
+            self._limits.settle(one, (0,) * len(one.rules.all))
         self._limits.settle(admitted.reservation, amounts_spent(admitted, record))
         self._settled += 1
         if self._settled < _LEARNED_ALL or not self._settled & 7:
@@ -248,7 +247,7 @@ class Admission:
         charge = prices.charge(target.upstream.name, target.model, Usage(), time.time())
         return charge.cost is None and admitted.rules.budget(billed=charge.billed) is not None
 
-    async def _ask(
+    def _ask(
         self,
         incoming: IncomingRequest,
         rules: Rules,
@@ -256,23 +255,26 @@ class Admission:
         expected: Expected,
         longest: int,
         answers: int,
-    ) -> Granted | Refused:
+    ) -> Coroutine[Any, Any, Reservation | Refused]:
         """What the owner decides; a client that leaves while its request waits is noticed."""
-        if not rules.may_wait:
-            return await self._limits.admit(rules, caller, expected, longest, answers)
-        decided: list[Granted | Refused] = []
+        decision = self._limits.admit(rules, caller, expected, longest, answers)
+        return self._awaited(incoming, decision) if rules.may_wait else decision
+
+    async def _awaited(
+        self, incoming: IncomingRequest, decision: Coroutine[Any, Any, Reservation | Refused]
+    ) -> Reservation | Refused:
+        decided: list[Reservation | Refused] = []
 
         async def ask() -> None:
-            decided.append(await self._limits.admit(rules, caller, expected, longest, answers))
+            decided.append(await decision)
 
         try:
             await while_connected(incoming, ask())
         except BaseException:
             # It may have been cancelled in the round of the loop in which it was decided.
             for one in decided:
-                if isinstance(one, Granted):
-                    given = Reservation(rules.all, one)
-                    self._limits.settle(given, (0,) * len(rules.all))
+                if isinstance(one, Reservation):
+                    self._limits.settle(one, (0,) * len(one.rules.all))
             raise
         return decided[0]
 

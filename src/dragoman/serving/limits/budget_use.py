@@ -9,32 +9,34 @@ from dragoman.canonical.errors import DragomanError, Fault
 from dragoman.config.windows import Rolling, span_of
 from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
 from dragoman.limits.messages import Refused
-from dragoman.limits.rules import Admitted, Amounts, Kind, Rule
+from dragoman.limits.rules import Admitted, Kind, Rule
 from dragoman.protocols.budgets import BudgetUse, Spending
 from dragoman.serving.limits.client import LimitView
 from dragoman.serving.limits.responses import window_words
+from dragoman.serving.limits.use import amounts_spent
 
 _CENT = 10**10
 """Pico-dollars."""
 
 
-def notice_headers(
-    incoming: IncomingRequest, admitted: Admitted, spent: Amounts | None = None
-) -> Headers:
+def notice_headers(incoming: IncomingRequest, admitted: Admitted, record: Record) -> Headers:
     """The headers of a good answer that report the fullest of a client's budgets, as of its
-    admission. `spent` is what the answer came to at each limit, None while that is not known."""
-    granted, rules = admitted.reservation.granted, admitted.rules
-    fullest, most = None, -1.0
-    for place in rules.budgets:
-        rule = rules.all[place]
-        used = granted.used[place] + (0 if spent is None else spent[place])
-        share = _share(used, rule.amount(granted.at))
-        if share > most:
-            fullest, most = rule, share
-    if fullest is None:
-        return []
-    use = _use_of(fullest, most, granted.at)
+    admission, with what the answer came to once that is known."""
+
+    def use() -> BudgetUse:
+        granted, rules = admitted.reservation.granted, admitted.rules
+        is_priced = record.charge is not None and record.charge.cost is not None
+        spent = amounts_spent(admitted, record) if is_priced else (0,) * len(rules.all)
+        fullest, most = rules.all[rules.budgets[0]], -1.0
+        for place in rules.budgets:
+            rule = rules.all[place]
+            share = _share(granted.used[place] + spent[place], rule.amount(granted.at))
+            if share > most:
+                fullest, most = rule, share
+        return _use_of(fullest, most, granted.at)
+
     return incoming.codec.endpoint.budgets.notice(incoming.headers, use)
 
 

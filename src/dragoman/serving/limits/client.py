@@ -41,7 +41,7 @@ from dragoman.limits.messages import (
     Written,
 )
 from dragoman.limits.owner import reached, state_of
-from dragoman.limits.rules import Admitted, Amounts, Expected, Kind, Reservation, Rule, Rules
+from dragoman.limits.rules import Admitted, Amounts, Expected, Reservation, Rule, Rules
 from dragoman.link.messages import Handlers, LinkClosed, LinkError, Peer
 from dragoman.serving.limits import questions
 from dragoman.serving.limits.alerts import LimitAlerts
@@ -162,8 +162,8 @@ class Limits:
 
     async def admit(
         self, rules: Rules, caller: str, expected: Expected, longest: int, answers: int
-    ) -> Granted | Refused:
-        """Ask to admit a request that may come to `expected` at all of these limits. `longest` is
+    ) -> Reservation | Refused:
+        """Reserve for a request that may come to `expected` at all of these limits. `longest` is
         the longest output that it may have, of `answers` answers together.
 
         Raises:
@@ -173,12 +173,16 @@ class Limits:
             claims = rules.claims(expected, time.time())
             message = Admit(caller, claims, expected.output, longest, answers)
             decision = await self._ask(message)
-            if not isinstance(decision, Unknown):
-                break
+            if isinstance(decision, Granted):
+                return self._reserved(rules, decision)
+            if isinstance(decision, Refused):
+                return decision
             await self._define(rules.all)
-        if isinstance(decision, Granted):
-            self._count_cost(rules.all, decision.amounts, 1)
-        return decision
+
+    def _reserved(self, rules: Rules, granted: Granted) -> Reservation:
+        cost = sum([granted.amounts[place] for place in rules.costs])
+        self.reserved_cost += cost
+        return Reservation(rules, granted, cost)
 
     async def count(self, limit: Limit, owner: str) -> bool:
         """Count one request at a limit of requests that no key has by its rules. `owner` is who it
@@ -189,12 +193,12 @@ class Limits:
                 self._counting.clear()
             rules = self._counting[owner] = Rules([self._rule(limit, owner, is_team=False)])
         try:
-            decision = await self.admit(rules, owner, Expected(0, 0), 0, 1)
+            reserved = await self.admit(rules, owner, Expected(0, 0), 0, 1)
         except LimitsAway:
             return False
-        if isinstance(decision, Granted):
-            self.settle(Reservation(rules.all, decision), decision.amounts)
-        return isinstance(decision, Granted)
+        if isinstance(reserved, Reservation):
+            self.settle(reserved, reserved.granted.amounts)
+        return isinstance(reserved, Reservation)
 
     async def admit_more(self, admitted: Admitted, now: float) -> Granted | Refused | None:
         """Ask to admit one more answer to a request that is under way, as long as the first may be:
@@ -206,7 +210,7 @@ class Limits:
         first = admitted.reservation
         pairs = [
             (rule, amount)
-            for rule, amount in zip(first.rules, first.granted.amounts, strict=True)
+            for rule, amount in zip(first.rules.all, first.granted.amounts, strict=True)
             if rule.counts_tokens
         ]
         claims = [
@@ -214,20 +218,16 @@ class Limits:
         ]
         decision = await self._ask(Admit(admitted.caller, tuple(claims))) if claims else None
         if isinstance(decision, Granted):
-            rules = [rule for rule, _ in pairs]
-            self._count_cost(rules, decision.amounts, 1)
-            admitted.more = (*admitted.more, Reservation(rules, decision))
+            reserved = self._reserved(Rules([rule for rule, _ in pairs]), decision)
+            admitted.more = (*admitted.more, reserved)
         return None if isinstance(decision, Unknown) else decision
 
     def settle(self, reservation: Reservation, spent: Amounts) -> None:
         """A request is over and came to `spent`: to be called exactly once for each reservation."""
-        rules, granted = reservation.rules, reservation.granted
-        settled = [
-            Settled(rule.number, reserved, used)
-            for rule, reserved, used in zip(rules, granted.amounts, spent, strict=True)
-        ]
-        self._count_cost(rules, granted.amounts, -1)
-        message = Settle(granted.at, tuple(settled), self.history.is_stored)
+        granted = reservation.granted
+        settled = tuple(map(Settled, reservation.rules.numbers(), granted.amounts, spent))
+        self.reserved_cost -= reservation.cost
+        message = Settle(granted.at, settled, self.history.is_stored)
         self._owner.report(questions.SETTLE, message)
 
     async def judge(self, rules: Rules, expected: Expected) -> Sequence[State]:
@@ -442,11 +442,6 @@ class Limits:
                 self._by_number[rule.number] = rule
         self._rules[rule.ledger] = rule
         return rule
-
-    def _count_cost(self, rules: Sequence[Rule], amounts: Amounts, sign: int) -> None:
-        for rule, amount in zip(rules, amounts, strict=True):
-            if rule.kind is Kind.COST:
-                self.reserved_cost += sign * amount
 
 
 def _latest(here: State | None, stored: State | None) -> State | None:
