@@ -35,7 +35,6 @@ from dragoman.limits.messages import (
     Restore,
     Retire,
     Settle,
-    Settled,
     SharedState,
     State,
     States,
@@ -210,54 +209,49 @@ class Owner:
     def admit(self, peer: object, message: Admit, now: float) -> Granted | Refused | Unknown:
         """See `Admit`. Of several limits that refuse, the one that does so longest is reported:
         a client that waits for it is not refused by another."""
-        claims = message.claims
-        balances = []
-        for claim in claims:
+        balances: list[Balance] = []
+        amounts: list[int] = []
+        for claim in message.claims:
             balance = self.balances.get(claim.number)
             if balance is None or not balance.is_restored:
                 return Unknown()
             balance.amount, balance.enforced = claim.most, claim.enforced
             balances.append(balance)
-        output, clamped = message.output, 0
+            amounts.append(claim.amount)
+        clamped = 0
         if message.longest:
             output, clamped = fitting_output(message, [one.left_of_all(now) for one in balances])
+            amounts = [_amount_of(claim, output, message.output) for claim in message.claims]
         refused: Refused | None = None
-        amounts: list[int] = []
-        used, exceeded = [], []
-        is_lowered = output != message.output
-        for balance, claim in zip(balances, claims, strict=True):
-            amount = claim.amount
-            if is_lowered:
-                amount = _amount_of(claim, output, message.output)
-            in_window = balance.used(now)
-            if amount > balance.room(in_window, now):
-                place = len(amounts)
-                if not claim.enforced:
+        before: list[int] = []
+        exceeded: list[int] = []
+        for balance, amount in zip(balances, amounts, strict=True):
+            used = balance.used(now)
+            if amount > balance.room(used, now):
+                place = len(before)
+                if not balance.enforced:
                     exceeded.append(place)
                 elif refused is None or balance.free_at(now, amount) > refused.free_at:
-                    refused = Refused(
-                        place,
-                        amount,
-                        balance.left_of_all(now),
-                        in_window,
-                        balance.free_at(now, amount),
-                        balance.resets_at(now),
-                    )
-            amounts.append(amount)
-            used.append(in_window)
+                    free_at, left_of_all = balance.free_at(now, amount), balance.left_of_all(now)
+                    resets_at = balance.resets_at(now)
+                    refused = Refused(place, amount, left_of_all, used, free_at, resets_at)
+            before.append(used)
         if refused is not None:
             return refused
-        reserved, left = self._peer(peer).reserved, []
-        for place, (balance, amount) in enumerate(zip(balances, amounts, strict=True)):
+        held, second = self._peer(peer).reserved, int(now)
+        left, after = [], []
+        for balance, amount, used in zip(balances, amounts, before, strict=True):
+            key = balance.number, 0
             if balance.counts_at_once:
-                _add(reserved, balance.number, now, amount)
+                key = balance.number, second
                 self._use(balance, now, amount)
-                used[place] += amount
+                used += amount
             else:
-                _add(reserved, balance.number, 0.0, amount)
                 balance.reserved += amount
-            left.append(balance.amount - used[place] - balance.elsewhere - balance.reserved)
-        return Granted(now, tuple(amounts), tuple(left), tuple(used), clamped, tuple(exceeded))
+            held[key] = held.get(key, 0) + amount
+            after.append(used)
+            left.append(balance.amount - used - balance.elsewhere - balance.reserved)
+        return Granted(now, tuple(amounts), tuple(left), tuple(after), clamped, tuple(exceeded))
 
     def amounts(self, message: Admit, now: float) -> list[tuple[Balance, int]]:
         """What a request comes to at each of its limits."""
@@ -271,25 +265,30 @@ class Owner:
     def settle(self, peer: object, message: Settle, now: float) -> None:
         """See `Settle`."""
         known = self._peer(peer) if message.is_stored else self._peers.get(peer, _Peer())
+        held, settled = known.reserved, known.settled
         for one in message.limits:
-            number = one.number
-            balance = self.balances.get(number)
+            balance = self.balances.get(one.number)
             if balance is None:
                 continue
             counts_at_once, spent = balance.counts_at_once, min(one.spent, MOST_AMOUNT)
-            reserved = _take(known.reserved, number, message.at if counts_at_once else 0.0, one)
+            key = one.number, int(message.at) if counts_at_once else 0
+            # Less than it says if it was reserved over a connection that has ended.
+            reserved = held.pop(key, 0)
+            if reserved > one.reserved:
+                held[key], reserved = reserved - one.reserved, one.reserved
             if counts_at_once:
                 if reserved > spent:
                     balance.take_back(message.at, reserved - spent)
-                else:
+                elif spent > reserved:
                     self._use(balance, now, spent - reserved)
             else:
                 balance.reserved -= reserved
                 if balance.window is None:
                     continue
+                key = one.number, int(now)
                 self._use(balance, now, spent)
             if message.is_stored and spent:
-                _add(known.settled, number, message.at if counts_at_once else now, spent)
+                settled[key] = settled.get(key, 0) + spent
 
     def writing(self, peer: object, message: Writing) -> None:
         """See `Writing`."""
@@ -457,20 +456,3 @@ def _amount_of(claim: Claim, output: int, asked: int) -> int:
 
 def _sum_of(amounts: _Amounts, number: int) -> int:
     return sum(amount for (one, _), amount in amounts.items() if one == number)
-
-
-def _add(amounts: _Amounts, number: int, at: float, amount: int) -> None:
-    place = number, int(at)
-    amounts[place] = amounts.get(place, 0) + amount
-
-
-def _take(amounts: _Amounts, number: int, at: float, settled: Settled) -> int:
-    """Take what was reserved out of the amounts. Returns how much that is: less than is settled if
-    it was reserved over a connection that has ended."""
-    place = number, int(at)
-    left = amounts.get(place, 0) - settled.reserved
-    if left > 0:
-        amounts[place] = left
-        return settled.reserved
-    amounts.pop(place, None)
-    return settled.reserved + left

@@ -34,10 +34,12 @@ def highest_of(
     in `also` are limits to some servers only, and none by themselves. A negative one is none to
     some servers, whatever stands beside it."""
 
+    every = (*names, *also)
+
     def highest(members: Mapping[str, Raw]) -> int | None:
         most = -1
-        for name in (*names, *also):
-            one = whole(members.get(name))
+        for name in every:
+            one = whole(members[name]) if name in members else None
             if one is None or (most < 0 and name in also):
                 continue
             if one < 0:

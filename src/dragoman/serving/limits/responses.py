@@ -149,7 +149,7 @@ class _RateLines:
     """Lines of headers for the tightest limit of each name. All of a line but what is left is made
     once a second: most answers come at once."""
 
-    __slots__ = ("_endpoint", "_line", "_named", "_rules", "_tightest", "_until")
+    __slots__ = ("_endpoint", "_line", "_may_change", "_named", "_rules", "_tightest", "_until")
 
     def __init__(self, endpoint: Endpoint, rules: Rules) -> None:
         self._endpoint = endpoint
@@ -160,13 +160,14 @@ class _RateLines:
             if name is not None:
                 self._named.setdefault(name, []).append(place)
         self._tightest = [places[0] for places in self._named.values()]
+        self._may_change = any(len(places) > 1 for places in self._named.values())
         self._line = b""
         self._until = 0.0
 
     def lines(self, granted: Granted) -> bytes:
         """The lines for a request."""
         left, now = granted.left, granted.at
-        if len(self._tightest) < len(self._rules):
+        if self._may_change:
             tightest = [
                 min(places, key=lambda place: left[place] / (self._rules[place].amount(now) or 1))
                 for places in self._named.values()
