@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import Any
 
 import msgspec
@@ -34,6 +36,7 @@ from dragoman.canonical.requests import Extra, Role, Turn
 from dragoman.protocols import google_wire
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.google_generate_content import shapes, wire
+from dragoman.protocols.google_generate_content.spelling import snake
 from dragoman.protocols.google_media import source_of, standard_base64
 from dragoman.protocols.google_signatures import read_signature
 from dragoman.protocols.reading import carried_object, needed, report_lost
@@ -96,24 +99,29 @@ class ContentReader(Struct, eq=False):
         """
         turns: list[Turn] = []
         said: list[Block] = []
-        start = 0
-        """Where what follows the last call of the model begins in `said`."""
+        start, begun = 0, ""
+        """Where what follows the last call of the model begins in `said`, and the path of that."""
         for number, content in enumerate(contents):
             path = f"contents[{number}]"
-            if content.role not in _ROLES:
+            role = _ROLES.get(content.role)
+            if role is None:
                 raise InvalidRequest.at(f"{path}.role", "must be user or model")
-            role = _ROLES[content.role]
-            if role == "user":
-                if not content.parts:
-                    raise InvalidRequest.at(f"{path}.parts", "must not be empty")
-                turns.append(Turn(role=role, blocks=self._user(content.parts, path), path=path))
+            if role == "assistant":
+                begun = begun or path
+                start = self._model(content.parts or (), path, said, start)
                 continue
-            if not turns or turns[-1].role != role:
-                turns.append(Turn(role=role, blocks=(), path=path))
-                said, start = [], 0
-            start = self._model(content.parts or (), path, said, start)
-            turns[-1] = replace(turns[-1], blocks=tuple(said))
-        return tuple([turn for turn in turns if turn.blocks])
+            if said:
+                turns.append(Turn(role="assistant", blocks=tuple(said), path=begun))
+                said = []
+            start, begun = 0, ""
+            if not content.parts:
+                raise InvalidRequest.at(f"{path}.parts", "must not be empty")
+            blocks = self._user(content.parts, path)
+            if blocks:
+                turns.append(Turn(role=role, blocks=blocks, path=path))
+        if said:
+            turns.append(Turn(role="assistant", blocks=tuple(said), path=begun))
+        return tuple(turns)
 
     def system(self, content: shapes.Content) -> tuple[Text, ...]:
         """System instructions: their texts.
@@ -152,11 +160,12 @@ class ContentReader(Struct, eq=False):
             kind = self._kind_of(part, at)
             if kind is None:
                 continue
-            given = part.thought_signature or ""
-            signature = read_signature(given, self._sealer, f"{at}.thoughtSignature")
-            for block in signature.sealed:
-                _put(block, said, start, at)
-            own = Opaque(wire.NAME, signature.own) if signature.own else None
+            own, given = None, part.thought_signature
+            if given:
+                signature = read_signature(given, self._sealer, f"{at}.thoughtSignature")
+                for block in signature.sealed:
+                    _put(block, said, start, at)
+                own = Opaque(wire.NAME, signature.own) if signature.own else None
             if kind == "functionCall":
                 if own is not None:
                     opaque = replace(own, anchor="next")
@@ -180,35 +189,21 @@ class ContentReader(Struct, eq=False):
         Raises:
             InvalidRequest: there is none, or more than one.
         """
-        text = part.text
-        kind: str | None = None if text is None else "text"
-        for name, value in (
-            ("inlineData", part.inline_data),
-            ("fileData", part.file_data),
-            ("functionCall", part.function_call),
-            ("functionResponse", part.function_response),
-            ("executableCode", part.executable_code),
-            ("codeExecutionResult", part.code_execution_result),
-            ("toolCall", part.tool_call),
-            ("toolResponse", part.tool_response),
-            ("audioTranscription", part.audio_transcription),
-        ):
-            if value is None:
-                continue
-            if kind is not None:
-                raise InvalidRequest.at(f"{path}.{name}", f"cannot stand beside {kind}")
-            kind = name
         report_lost(part, path, self._extras)
-        if kind is None and part.thought_signature:
+        kinds = [*compress(shapes.KINDS, map(is_not, _kinds_of(part), _ABSENT))]
+        if len(kinds) > 1:
+            raise InvalidRequest.at(f"{path}.{kinds[1]}", f"cannot stand beside {kinds[0]}")
+        if kinds:
+            return kinds[0]
+        if part.thought_signature:
             return "text"
-        if kind is None:
-            inside = [n for n, one in enumerate(self._extras) if one.path.startswith(f"{path}.")]
-            if not inside:
-                raise InvalidRequest.at(path, f"must have one of {', '.join(shapes.KINDS)}")
-            for number in inside:
-                extra = self._extras[number]
-                self._extras[number] = replace(extra, kind=LossKind.CONTENT)
-        return kind
+        inside = [n for n, one in enumerate(self._extras) if one.path.startswith(f"{path}.")]
+        if not inside:
+            raise InvalidRequest.at(path, f"must have one of {', '.join(shapes.KINDS)}")
+        for number in inside:
+            extra = self._extras[number]
+            self._extras[number] = replace(extra, kind=LossKind.CONTENT)
+        return None
 
     # --- parts ----------------------------------------------------------------------------------
 
@@ -255,7 +250,7 @@ class ContentReader(Struct, eq=False):
     def _call(self, part: shapes.Part, path: str) -> list[Block]:
         assert part.function_call is not None
         call, at = part.function_call, f"{path}.functionCall"
-        name = needed(call.name, at, "name")
+        name = call.name or needed(call.name, at, "name")
         report_lost(call, at, self._extras)
         carried = carried_object(call.args, f"{at}.args")
         arguments = "{}" if carried is None else bytes(carried).decode()
@@ -295,6 +290,9 @@ class ContentReader(Struct, eq=False):
             )
         ]
 
+
+_kinds_of = attrgetter(*map(snake, shapes.KINDS))
+_ABSENT = (None,) * len(shapes.KINDS)
 
 _READERS: dict[str, Callable[[ContentReader, shapes.Part, str], list[Block]]] = {
     "text": ContentReader._text,
