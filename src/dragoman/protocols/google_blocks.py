@@ -12,6 +12,7 @@ from dragoman.canonical.blocks import (
     Audio,
     Base64,
     Block,
+    CacheMark,
     Document,
     FileId,
     Foreign,
@@ -22,6 +23,7 @@ from dragoman.canonical.blocks import (
     Refusal,
     SearchResult,
     Text,
+    ToolCall,
     ToolReference,
     ToolResult,
     Url,
@@ -85,6 +87,10 @@ class BlockWriter:
         """The parts of a document of text."""
         raise NotImplementedError
 
+    def _result(self, block: ToolResult, moved: list[JsonObject]) -> JsonObject:
+        """The result of a call; media that it cannot carry go into `moved`."""
+        raise NotImplementedError
+
     def _detail(self, block: Image) -> None:
         """Report the detail of a picture, unless the protocol has a place for it."""
         if block.detail not in (None, "auto"):
@@ -107,14 +113,37 @@ class BlockWriter:
                     self._cannot(block, "anything but text in system instructions")
         return parts
 
+    def user(self, blocks: Iterable[Block]) -> list[JsonObject]:
+        """The parts of a user's turn: results of tools first, then the media in them that a result
+        cannot carry."""
+        results: list[JsonObject] = []
+        moved: list[JsonObject] = []
+        others: list[JsonObject] = []
+        for block in blocks:
+            if type(block) is ToolResult:
+                results.append(self._known(block, self._result(block, moved)))
+            else:
+                others += self._parts(block)
+        return [*results, *moved, *others]
+
+    def _called(self, block: ToolCall) -> str:
+        """The upstream's name of the tool that is called."""
+        name = self._outbound.names.outward(block.name, block.namespace)
+        self._tool_of[block.id] = name
+        if block.cache is not None:
+            self._unmarked(block.path, block.cache)
+        return name
+
     def _content_of(self, block: ToolResult) -> tuple[str, list[JsonObject]]:
         """The text of a result, and the media in it."""
-        self._unmarked(block)
+        if block.cache is not None:
+            self._unmarked(block.path, block.cache)
         texts: list[str] = []
         media: list[JsonObject] = []
         separator = ""
         for inner in block.content:
-            separator = separator if type(inner) is Text else "\n\n"
+            if type(inner) is not Text:
+                separator = "\n\n"
             for part in self._parts(inner):
                 if "text" in part:
                     texts.append(part["text"])
@@ -129,29 +158,30 @@ class BlockWriter:
     def _cannot(self, block: Block, what: str) -> tuple[()]:
         return self._lose(block, LossKind.CONTENT, f"{what} cannot be sent upstream")
 
-    def _unmarked(self, block: Block) -> None:
-        """Report the cache mark of a block."""
-        if block.cache is not None:
-            path = f"{block.path}.{block.cache.member}"
-            detail = "the upstream chooses by itself what to cache"
-            self._outbound.ledger.add(path, LossKind.KNOB, detail)
+    def _unmarked(self, path: str, mark: CacheMark) -> None:
+        """Report the cache mark of the block at `path`."""
+        detail = "the upstream chooses by itself what to cache"
+        self._outbound.ledger.add(f"{path}.{mark.member}", LossKind.KNOB, detail)
 
     def _known(self, block: Block, part: JsonObject) -> JsonObject:
         """The part with the client's own members beside the known ones."""
-        return self._outbound.with_unknown(part, block.path)
+        outbound = self._outbound
+        return outbound.with_unknown(part, block.path) if outbound.unknown else part
 
     def _parts(self, block: Block) -> list[JsonObject]:
-        self._unmarked(block)
-        parts = list(self._written(block))
+        if block.cache is not None:
+            self._unmarked(block.path, block.cache)
+        if type(block) is Text:
+            if block.annotations or block.logprobs or block.phase:
+                self._report_text(block)
+            parts = [*self._text(block.text)]
+        else:
+            parts = [*self._written(block)]
         if parts and self._outbound.unknown:
             parts[0] = self._known(block, parts[0])
         return parts
 
     def _written(self, block: Block) -> Iterable[JsonObject]:
-        if type(block) is Text:
-            if block.annotations or block.logprobs or block.phase:
-                self._report_text(block)
-            return self._text(block.text)
         match block:
             case Image():
                 return self._image(block)
@@ -248,7 +278,8 @@ class BlockWriter:
         if block.citations:
             self._lose(block, LossKind.KNOB, "citations cannot be asked for")
         for text in block.content:
-            self._unmarked(text)
+            if text.cache is not None:
+                self._unmarked(text.path, text.cache)
             self._report_text(text)
         texts = [text.text for text in block.content]
         return self._text("\n\n".join([f"{block.title}\n{block.source}", *texts]))

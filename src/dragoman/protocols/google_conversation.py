@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from dragoman.canonical.blocks import Block
 from dragoman.canonical.losses import LossKind
@@ -73,12 +72,13 @@ class Conversation(Struct):
 
 def write_conversation(request: Request, outbound: Outbound, writer: TurnWriter) -> Conversation:
     """Place all instructions and turns."""
-    request = place_system_text(request, _taking_no_late_system(outbound))
+    request = place_system_text(request, outbound, takes_late=False)
     ledger = outbound.ledger
     system = writer.texts(request.instructions)
     turns: list[WrittenTurn] = []
     for turn in pair_tools(request.turns, outbound.options, ledger):
-        lose_name(turn, outbound)
+        if turn.name is not None:
+            lose_name(turn, outbound)
         if turn.role in SYSTEM_ROLES:
             system += writer.texts(turn.blocks)
             continue
@@ -113,14 +113,6 @@ def ends_with_model(capabilities: Capabilities) -> bool:
     """Whether the upstream takes a conversation that ends with the model's words: some models
     refuse it, so only where that is set."""
     return capabilities.final_assistant and "final_assistant" in capabilities.given
-
-
-def _taking_no_late_system(outbound: Outbound) -> Outbound:
-    """The context with a place for later system text: the protocols have none of their own."""
-    capabilities = outbound.capabilities
-    if capabilities.late_system != "message":
-        return outbound
-    return replace(outbound, capabilities=replace(capabilities, late_system="user"))
 
 
 def _sign(turns: list[WrittenTurn], outbound: Outbound, writer: TurnWriter) -> None:

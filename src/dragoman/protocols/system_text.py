@@ -25,11 +25,13 @@ _OPENING, _CLOSING = "<system-reminder>\n", "\n</system-reminder>"
 """The lines around system text that a user's message carries, as agents write them themselves."""
 
 
-def place_system_text(request: Request, outbound: Outbound) -> Request:
+def place_system_text(request: Request, outbound: Outbound, *, takes_late: bool = True) -> Request:
     """The request with its system text where the upstream takes it (`late_system`): all of it at
     the beginning in `instructions`, later text in user turns in its place, or moved to the
-    beginning. A blank later text is left out."""
+    beginning. A blank later text is left out. `takes_late`: the protocol has a place for it."""
     mode = outbound.capabilities.late_system
+    if mode == "message" and not takes_late:
+        mode = "user"
     if mode == "message" or SYSTEM_ROLES.isdisjoint(map(_role, request.turns)):
         return request
     leading = len([*takewhile(lambda turn: turn.role in SYSTEM_ROLES, request.turns)])

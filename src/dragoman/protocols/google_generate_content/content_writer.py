@@ -26,19 +26,6 @@ class PartWriter(BlockWriter):
 
     origin: ClassVar[str] = wire.NAME
 
-    def user(self, blocks: Sequence[Block]) -> list[JsonObject]:
-        """The parts of a user's turn: results of tools first, then the media in them that a result
-        cannot carry."""
-        parts: list[JsonObject] = []
-        moved: list[JsonObject] = []
-        results = [block for block in blocks if type(block) is ToolResult]
-        parts += [self._known(block, self._result(block, moved)) for block in results]
-        parts += moved
-        for block in blocks:
-            if type(block) is not ToolResult:
-                parts += self._parts(block)
-        return parts
-
     def model(self, blocks: Sequence[Block]) -> list[JsonObject]:
         """The parts of the model's turn, each with the signature that it came with."""
         parts: list[JsonObject] = []
@@ -68,12 +55,13 @@ class PartWriter(BlockWriter):
     def unsigned(self, parts: list[JsonObject], placeholder: str) -> bool:
         """Whether the first call among the parts of a turn has no signature; it is given the
         placeholder."""
-        call = next((part for part in parts if "functionCall" in part), None)
-        if call is None or SIGNATURE in call:
-            return False
-        if placeholder:
-            call[SIGNATURE] = placeholder
-        return True
+        for part in parts:
+            if "functionCall" in part:
+                is_signed = SIGNATURE in part
+                if placeholder and not is_signed:
+                    part[SIGNATURE] = placeholder
+                return not is_signed
+        return False
 
     # --- reasoning ------------------------------------------------------------------------------
 
@@ -103,10 +91,7 @@ class PartWriter(BlockWriter):
     # --- calls and results ----------------------------------------------------------------------
 
     def _call(self, block: ToolCall) -> JsonObject:
-        name = self._outbound.names.outward(block.name, block.namespace)
-        self._tool_of[block.id] = name
-        self._unmarked(block)
-        call: JsonObject = {"name": name, "args": input_of(block, self._outbound)}
+        call: JsonObject = {"name": self._called(block), "args": input_of(block, self._outbound)}
         if self._own.takes_call_ids:
             call["id"] = block.id
         return {"functionCall": call}

@@ -31,15 +31,6 @@ class StepWriter(BlockWriter):
 
     origin: ClassVar[str] = wire.NAME
 
-    def user(self, blocks: Sequence[Block]) -> list[JsonObject]:
-        """The parts of a user's turn: results of tools first."""
-        results = [block for block in blocks if type(block) is ToolResult]
-        parts = [self._known(block, self._result(block)) for block in results]
-        for block in blocks:
-            if type(block) is not ToolResult:
-                parts += self._parts(block)
-        return parts
-
     def model(self, blocks: Sequence[Block]) -> list[JsonObject]:
         """The parts of the model's turn, with its thoughts where they were."""
         parts: list[JsonObject] = []
@@ -81,13 +72,10 @@ class StepWriter(BlockWriter):
         return (self._known(block, step),)
 
     def _call(self, block: ToolCall) -> JsonObject:
-        name = self._outbound.names.outward(block.name, block.namespace)
-        self._tool_of[block.id] = name
-        self._unmarked(block)
-        arguments = input_of(block, self._outbound)
+        name, arguments = self._called(block), input_of(block, self._outbound)
         return {"type": "function_call", "id": block.id, "name": name, "arguments": arguments}
 
-    def _result(self, block: ToolResult) -> JsonObject:
+    def _result(self, block: ToolResult, moved: list[JsonObject]) -> JsonObject:
         text, media = self._content_of(block)
         name = self._tool_of.get(block.call_id) or "tool"
         step: JsonObject = {"type": "function_result", "call_id": block.call_id, "name": name}

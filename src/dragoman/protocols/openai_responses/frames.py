@@ -20,6 +20,8 @@ _EVENT = b'event: %b\ndata: {"type":"%b","sequence_number":%d%b%b}\n\n'
 _encode_text = msgspec.json.Encoder().encode
 _decode_text = jsontext.decoder(str)
 
+_NOWHERE: JsonObject = {}
+
 JsonText: TypeAlias = str | Raw
 """A text inside a JSON object, possibly encoded already, or the placeholder of a long one."""
 
@@ -62,7 +64,9 @@ class TextInProgress:
 
     __slots__ = ("_counted", "_frames", "_head", "_json", "_length", "_place", "_tail")
 
-    def __init__(self, frames: Frames, kind: str, place: JsonObject, tail: bytes = b"") -> None:
+    def __init__(
+        self, frames: Frames, kind: str = "", place: JsonObject = _NOWHERE, tail: bytes = b""
+    ) -> None:
         self._frames = frames
         self._json = bytearray()
         """The text as JSON, without quotes."""

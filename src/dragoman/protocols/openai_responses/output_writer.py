@@ -27,8 +27,9 @@ class Output(Struct):
 
     def add(self, item: JsonObject) -> bytes:
         """Add a complete item."""
-        encoded = Raw(to_json(item))
-        done = self.frames.event("output_item.done", {**self.place, "item": encoded})
+        encoded, done = Raw(to_json(item)), b""
+        if not self.frames.is_silent:
+            done = self.frames.event("output_item.done", {**self.place, "item": encoded})
         self.items.append(encoded)
         return done
 
@@ -48,8 +49,10 @@ class Item(Struct):
 
     def begin(self) -> bytes:
         """The event that announces it."""
-        fields = {**self.output.place, "item": self.value}
-        return self.output.frames.event("output_item.added", fields)
+        output = self.output
+        if output.frames.is_silent:
+            return b""
+        return output.frames.event("output_item.added", {**output.place, "item": self.value})
 
     def finish(self, status: str) -> bytes:
         """End the item as `completed` or `incomplete`; returns the rest of its events."""
@@ -106,7 +109,10 @@ class PartsItem(Item, kw_only=True):
         ended, form, frames = self.end_part(), _FORMS[kind], self.output.frames
         self.part = {"type": kind, **form.empty()}
         self.value.setdefault(form.content, [])
-        place = {} if frames.is_silent else self._part_place(form)
+        if frames.is_silent:
+            self.text = TextInProgress(frames)
+            return ended
+        place = self._part_place(form)
         tail = b',"logprobs":[]' if kind == "output_text" else b""
         self.text = TextInProgress(frames, f"{form.texts}.delta", place, tail)
         return ended + frames.event(f"{form.parts}.added", {**place, "part": self.part})

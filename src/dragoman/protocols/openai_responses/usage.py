@@ -29,12 +29,13 @@ def read_usage(usage: Any, tier: object = None, searches: int | None = None) -> 
 
 def unread_counts(usage: Any) -> list[str]:
     """The paths of finer token counts that are not read."""
-    return [
-        f"usage.{name}.{one}"
-        for name, known in (FINER_COUNTS.items() if isinstance(usage, dict) else ())
-        for one, count in _object_in(usage, name).items()
-        if one not in known and count
-    ]
+    found: list[str] = []
+    for name, known in FINER_COUNTS.items() if isinstance(usage, dict) else ():
+        counts = _object_in(usage, name)
+        if not counts.keys() <= known:
+            unread = [one for one, count in counts.items() if count and one not in known]
+            found += [f"usage.{name}.{one}" for one in unread]
+    return found
 
 
 FINER_COUNTS = {
