@@ -6,7 +6,7 @@ their order, neighbouring tool outputs one user turn; every other message is a t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, Final, Literal, TypeAlias
 
@@ -87,7 +87,7 @@ class ItemReader(Struct, eq=False):
     updates: list[tuple[str, shapes.Item]] = []
 
     def read(self, items: Sequence[Any]) -> tuple[Turn, ...]:
-        """The turns of all items, which are decoded here where they are not.
+        """The turns of all items, which are decoded one by one if they are not.
 
         Raises:
             InvalidRequest: at the field at fault.
@@ -97,10 +97,8 @@ class ItemReader(Struct, eq=False):
         side: Role = "user"
         blocks: list[Block] = []
         begun = ""
-        for position, item in enumerate(items):
+        for position, item in enumerate(self._decoded(items) if type(items[0]) is Raw else items):
             path = f"input[{position}]"
-            if type(item) is Raw:
-                item = _item.read(item, self._extras, path)
             kind = _KINDS.get(item.type) or _kind_of(item, path)
             read = kind.read(self, item, path)
             if kind.unread(astuple(item)) != kind.absent:
@@ -117,6 +115,10 @@ class ItemReader(Struct, eq=False):
         if blocks:
             turns.append(Turn(role=_SIDES[side], blocks=tuple(blocks), path=begun))
         return tuple(turns)
+
+    def _decoded(self, items: Iterable[Raw]) -> Iterator[shapes.Item]:
+        for position, raw in enumerate(items):
+            yield _item.read(raw, self._extras, f"input[{position}]")
 
     def _report(self, item: shapes.Item, kind: _Kind, path: str) -> None:
         """Account for the members of an item that its reader does not read."""
