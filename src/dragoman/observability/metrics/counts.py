@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 from msgspec import Struct, field
 
@@ -49,13 +48,16 @@ class Histogram(Struct, array_like=True):
     total: float = 0.0
     exemplars: dict[int, Exemplar] = field(default_factory=dict)
 
-    def observe(self, bounds: tuple[float, ...], value: float, trace_id: int = 0) -> None:
-        """Count a value. `trace_id` is 0 if its request is not traced."""
-        bucket = bisect_left(bounds, value)
-        self.buckets[bucket] += 1
-        self.total += value
+    def observe(
+        self, bounds: tuple[float, ...], values: list[float], trace_id: int = 0, at: float = 0.0
+    ) -> None:
+        """Count values, which are sorted for that. `trace_id` is that of their request, which ended
+        `at` (Unix seconds), 0 if it is not traced."""
+        count_in(self.buckets, bounds, values)
+        self.total += sum(values)
         if trace_id:
-            self.exemplars[bucket] = Exemplar(value, trace_id, time.time())
+            for value in values:
+                self.exemplars[bisect_left(bounds, value)] = Exemplar(value, trace_id, at)
 
     def add(self, other: Histogram) -> None:
         """Add the counts of `other`."""
@@ -147,6 +149,23 @@ class KeyCounts(Struct, array_like=True):
         self.cost += other.cost
 
 
+class Tally(Struct):
+    """Requests that have ended alike, and are not yet in the counts: their seconds, which go into
+    histograms, and what they used together. `at` is when the first of them ended."""
+
+    at: float
+    latency: list[float] = []
+    first_byte: list[float] = []
+    overhead: list[float] = []
+    upstream: list[float] = []
+    first_token: list[float] = []
+    per_token: list[float] = []
+    first_content: list[float] = []
+    unpriced: int = 0
+    cost: int = 0
+    tokens: list[int] = field(default_factory=lambda: [0] * len(TOKENS))
+
+
 class Counts(Struct):
     """All that one worker, or several together, counted.
 
@@ -229,6 +248,17 @@ class Counts(Struct):
         self.started = min(self.started or other.started, other.started or self.started)
         for name, value in other.gauges.items():
             self.gauges[name] = self.gauges.get(name, 0) + value
+
+
+def count_in(buckets: list[int], bounds: tuple[float, ...], values: list[float]) -> None:
+    """Count values in the buckets with these upper bounds, and sort them."""
+    values.sort()
+    first = 0
+    while first < len(values):
+        bucket = bisect_left(bounds, values[first])
+        end = bisect_right(values, bounds[bucket]) if bucket < len(bounds) else len(values)
+        buckets[bucket] += end - first
+        first = end
 
 
 def store_writes() -> Histogram:
