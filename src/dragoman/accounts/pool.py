@@ -196,7 +196,13 @@ class AccountPool(SuccessiveRoster):
                 pool.has_room(name)
 
     def _lend(
-        self, pool: UpstreamPool, choice: Choice, wanted: LeaseRequest, now: float, moved: bool
+        self,
+        pool: UpstreamPool,
+        choice: Choice,
+        wanted: LeaseRequest,
+        now: float,
+        moved: bool,
+        has_slot: bool,
     ) -> Lease:
         """The lease of an account that was chosen."""
         member = choice.member
@@ -212,7 +218,6 @@ class AccountPool(SuccessiveRoster):
         if pool.proxies is not None and account.proxy is None:
             index = pool.proxies.choose(now)
             proxy = pool.upstream.proxies[index]
-        has_slot = pool.slots is not None and member.settings.max_concurrent is not None
         return Lease(self, pool, choice, account, wanted, now, moved, has_slot, proxy, index)
 
     # Outcomes of leases

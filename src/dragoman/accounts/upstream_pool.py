@@ -153,9 +153,9 @@ class UpstreamPool:
         refused all accounts."""
         if self.refusals.rest is not None and not is_trial:
             return self._choose_trial(wanted, tried, now, lent)
-        model, account, pinned, stays = wanted.model, wanted.account, "", True
+        model, pinned, stays = wanted.model, "", True
         if wanted.pin and self.upstream.affinity != "off":
-            pinned = account
+            pinned = account = wanted.account
             if not account or account in tried or not self.rotation.can_serve(account, model, now):
                 pinned = self.affinity.account(wanted.pin, now) or account
             if pinned and not account and not lent:
@@ -166,14 +166,15 @@ class UpstreamPool:
         if choice is None:
             return None
         member = choice.member
-        most = member.settings.max_concurrent
+        most, has_slot = member.settings.max_concurrent, False
         if most is not None and self.slots is not None:
             most -= self.apart.get(member.name, 0)
-            if not self.slots.take(member.name, most):
+            has_slot = self.slots.take(member.name, most)
+            if not has_slot:
                 self.rotation.returned(choice)
                 return Lacking(member.name, most)
-        moved = bool(pinned) and (account or pinned) != member.name
-        return self._make_lease(self, choice, wanted, now, moved)
+        moved = pinned != "" and (wanted.account or pinned) != member.name
+        return self._make_lease(self, choice, wanted, now, moved, has_slot)
 
     def _choose_trial(
         self, wanted: LeaseRequest, tried: Collection[str], now: float, lent: str
@@ -462,9 +463,9 @@ class Lease(Struct, eq=False):
         self._pool.pin(self, digest)
 
 
-LeaseMaker = Callable[[UpstreamPool, Choice, LeaseRequest, float, bool], Lease]
-"""The accounts of the upstream, that which was chosen, for what, when, and whether the conversation
-was with another account before."""
+LeaseMaker = Callable[[UpstreamPool, Choice, LeaseRequest, float, bool, bool], Lease]
+"""The accounts of the upstream, that which was chosen, for what, when, whether the conversation was
+with another account before, and whether a slot was taken."""
 
 
 def _nothing(name: str) -> int:

@@ -160,14 +160,14 @@ class MemberQueue:
     def first(self) -> Member | None:
         """The first member, its key corrected where another's could precede it; None if there is
         none."""
-        entries, current, key = self._entries, self.current, self.key
+        entries, current = self._entries, self.current
         while entries:
             entry = entries[0]
             member = entry[3]
             if current.get(member) is not entry:
                 heappop(entries)
                 continue
-            if len(entries) == 1 or (value := key(member)) == entry[1]:
+            if len(entries) == 1 or (value := self.key(member)) == entry[1]:
                 return member
             current[member] = entry = (entry[0], value, entry[2], member)
             heapreplace(entries, entry)
