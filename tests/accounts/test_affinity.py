@@ -13,11 +13,11 @@ from tests.accounts.pools import ONE, Clock
 def test_an_account_is_remembered_for_a_while_after_its_last_use() -> None:
     pins = Affinity(100.0, 100.0)
     pins.pin(b"c", "a", 0.0)
-    assert pins.account(b"c", 100.0) == "a"
+    assert pins.find(b"c", 100.0)[0] == "a"
     pins.pin(b"c", "a", 100.0)
-    assert pins.account(b"c", 200.0) == "a"
-    assert pins.account(b"c", 200.1) == ""
-    assert pins.account(b"other", 0.0) == ""
+    assert pins.find(b"c", 200.0)[0] == "a"
+    assert pins.find(b"c", 200.1)[0] == ""
+    assert pins.find(b"other", 0.0)[0] == ""
 
 
 def test_others_are_told_of_new_pins_moves_and_long_use() -> None:
@@ -34,19 +34,19 @@ def test_the_later_pin_of_two_workers_counts() -> None:
     pins = Affinity(100.0, 100.0)
     pins.pin(b"c", "a", 10.0)
     pins.merge(b"c", "b", 9.0)
-    assert pins.account(b"c", 10.0) == "a"
+    assert pins.find(b"c", 10.0)[0] == "a"
     pins.merge(b"c", "b", 11.0)
-    assert pins.account(b"c", 11.0) == "b"
+    assert pins.find(b"c", 11.0)[0] == "b"
     pins.merge(b"d", "a", 1.0)
-    assert pins.account(b"d", 101.0) == "a"
-    assert pins.account(b"d", 102.0) == ""
+    assert pins.find(b"d", 101.0)[0] == "a"
+    assert pins.find(b"d", 102.0)[0] == ""
 
 
 def test_the_least_recently_used_are_forgotten_when_there_are_too_many() -> None:
     pins = Affinity(1e9, 1e9, most=3)
     for number, digest in enumerate((b"1", b"2", b"3", b"1", b"4")):
         pins.pin(digest, "a", float(number))
-    assert [digest for digest in (b"1", b"2", b"3", b"4") if pins.account(digest, 5.0)] == [
+    assert [digest for digest in (b"1", b"2", b"3", b"4") if pins.find(digest, 5.0)[0]] == [
         b"1",
         b"3",
         b"4",

@@ -157,9 +157,8 @@ class UpstreamPool:
         if wanted.pin and self.upstream.affinity != "off":
             pinned = account = wanted.account
             if not account or account in tried or not self.rotation.can_serve(account, model, now):
-                pinned = self.affinity.account(wanted.pin, now) or account
-            if pinned and not account and not lent:
-                stays = not self.affinity.is_cold(wanted.pin, now)
+                found, is_warm = self.affinity.find(wanted.pin, now)
+                pinned, stays = found or account, is_warm or account != "" or lent != ""
         choice = self.rotation.choose(model, tried, now, lent or pinned, stays=stays)
         if choice is not None and wanted.proven and choice.member.avoidance is not None:
             choice = self._choose_proven(choice, model, tried, now)

@@ -68,8 +68,8 @@ def conversation_keys(
     passthrough = request.codec.passthrough
     previous = _string_member(request, passthrough.continues) if native else ""
     named = b""
-    if not _ANY_SESSION.isdisjoint(headers):
-        session = next(headers[name] for name in _SESSION_HEADERS if name in headers)
+    if sessions := _ANY_SESSION.intersection(headers):
+        session = headers[min(sessions, key=_SESSION_HEADERS.index)]
         named = digest(client, upstream, "session", session)
     elif key := _string_member(request, passthrough.conversation):
         named = digest(client, upstream, "cache", key.encode("utf-8", "replace"))

@@ -50,10 +50,9 @@ class Conversations:
                 if tag:
                     keys = replace(keys, account=self._pool.tagged(tag))
             context.keys = keys
-            if keys.lookup or keys.account:
+            if keys.lookup:
                 wanted = replace(context.wanted, pin=keys.lookup, account=keys.account)
                 context.wanted = wanted
-            if keys.lookup:
                 context.record.conversation = "named" if keys.named else "recognised"
 
     async def drop_foreign_reasoning(self, context: RequestContext, lease: Lease) -> int:
@@ -66,7 +65,9 @@ class Conversations:
         call, key = context.call, context.keys.lookup
         bound = context.has_choice and context.plan.upstream.binds_reasoning
         least = self._foreign.count(key) if key and call.passes_through else 0
-        dropped = await self._drop(context, bound=bound, moved=lease.moved, least=least)
+        dropped = await self._large.drop_reasoning(
+            call, context.request, bound=bound, moved=lease.moved, least=least
+        )
         if dropped and call.passes_through:
             self._foreign.record(key, dropped)
         if context.ledger is not call.ledger:
@@ -79,7 +80,9 @@ class Conversations:
         refused the rest. False if there is no more, or the policy does not allow the loss."""
         call = context.call
         try:
-            dropped_now = await self._drop(context, least=ALL_REASONING)
+            dropped_now = await self._large.drop_reasoning(
+                call, context.request, bound=False, moved=False, least=ALL_REASONING
+            )
         except InvalidRequest:
             return False
         if dropped_now == dropped:
@@ -89,10 +92,3 @@ class Conversations:
         context.ledger = call.ledger
         context.update_headers()
         return True
-
-    async def _drop(
-        self, context: RequestContext, *, bound: bool = False, moved: bool = False, least: int = 0
-    ) -> int:
-        return await self._large.drop_reasoning(
-            context.call, context.request, bound=bound, moved=moved, least=least
-        )

@@ -23,6 +23,7 @@ class Affinity:
     def __init__(self, seconds: float, cached_s: float, most: int = MOST_PINS) -> None:
         self._seconds = seconds
         self._cached_s = cached_s
+        self._republish_s = min(seconds, cached_s) * _REPUBLISH_AFTER
         self._most = most
         self._pins: OrderedDict[bytes, tuple[str, float, float]] = OrderedDict()
         self._next_end = 0.0
@@ -39,46 +40,40 @@ class Affinity:
         other._pins = self._pins.copy()
         return other
 
-    def account(self, digest: bytes, now: float) -> str:
-        """The account of the conversation, empty if none is known."""
+    def find(self, digest: bytes, now: float) -> tuple[str, bool]:
+        """The account of the conversation, empty if none is known, and whether it was used so
+        lately that a cache may have it."""
         pin = self._pins.get(digest)
-        return pin[0] if pin is not None and now - pin[1] <= self._seconds else ""
-
-    def is_cold(self, digest: bytes, now: float) -> bool:
-        """Whether the conversation was not used for so long that no cache has it."""
-        pin = self._pins.get(digest)
-        return pin is None or now - pin[1] > self._cached_s
+        if pin is None:
+            return "", False
+        account, at, _ = pin
+        unused_s = now - at
+        return account if unused_s <= self._seconds else "", unused_s <= self._cached_s
 
     def pin(self, digest: bytes, account: str, now: float) -> bool:
         """Record that the account answered the conversation. Returns whether to publish that to
         other workers: the account changed, or it was published long ago.
         """
-        pins = self._pins
-        before = pins.get(digest)
-        published = now
-        if before is not None and before[0] == account:
+        before, published = self._pins.get(digest), now
+        if before is not None and before[0] == account and now - before[2] <= self._republish_s:
             published = before[2]
-            if now - published > min(self._seconds, self._cached_s) * _REPUBLISH_AFTER:
-                published = now
-        pins[digest] = account, now, published
-        pins.move_to_end(digest)
-        self._forget(now)
+        self._put(digest, account, now, published)
         return before is None or before[0] != account or published != before[2]
 
     def merge(self, digest: bytes, account: str, at: float) -> None:
         """Record a pin of another worker made at `at`; the later of two pins counts."""
         before = self._pins.get(digest)
         if before is None or before[1] < at:
-            self._pins[digest] = account, at, at
-            self._pins.move_to_end(digest)
-            self._forget(at)
+            self._put(digest, account, at, at)
 
-    def _forget(self, now: float) -> None:
-        """Drop expired pins, two per call, so that no call takes long."""
-        for _ in range(2):
-            if len(self._pins) <= self._most and now <= self._next_end:
-                break
-            digest, (_, at, _) = next(iter(self._pins.items()))
+    def _put(self, digest: bytes, account: str, now: float, published: float) -> None:
+        pins, dropped = self._pins, 0
+        pins[digest] = account, now, published
+        pins.move_to_end(digest)
+        # Expired pins are dropped two at a time, so that no call takes long.
+        while dropped < 2 and (len(pins) > self._most or now > self._next_end):
+            dropped += 1
+            digest, (_, at, _) = next(iter(pins.items()))
             self._next_end = at + self._seconds
-            if len(self._pins) > self._most or now > self._next_end:
-                del self._pins[digest]
+            if len(pins) > self._most or now > self._next_end:
+                del pins[digest]
