@@ -119,8 +119,9 @@ def emulation_of(tool: CustomTool, outbound: Outbound) -> tuple[str, JsonObject]
     return "\n\n".join(about), schema
 
 
-def input_of(block: ToolCall, outbound: Outbound) -> JsonObject:
-    """The arguments of a call as the object that they are upstream."""
+def input_of(block: ToolCall, name: str, outbound: Outbound) -> JsonObject:
+    """The arguments of a call, whose tool has this name upstream, as the object that they are
+    there."""
     if block.custom:
         if outbound.options.custom_tools == "reject":
             detail = "a call of a free-text tool cannot be sent upstream"
@@ -134,8 +135,7 @@ def input_of(block: ToolCall, outbound: Outbound) -> JsonObject:
     value = jsontext.object_of(block.arguments)
     if value is None:
         return _invalid_input(block, outbound)
-    names = outbound.names
-    known = names.inward(names.outward(block.name, block.namespace))
+    known = outbound.names.inward(name)
     if known is not None and known.properties:
         value = with_renamed_keys(value, known.properties)
     return value

@@ -24,42 +24,47 @@ class _Pending(Struct, frozen=True):
     path: str
 
 
-def mark(entry: JsonObject, cache: CacheMark | None, path: str) -> None:
-    """Record that the client marked the block written as `entry`."""
-    if cache is not None:
-        entry[_FIELD] = _Pending(cache, f"{path}.{cache.member}")
+class Marks(Struct, eq=False):
+    """The marks of one request. `expected`: there may be some in what was written."""
 
+    expected: bool = False
 
-def settle_marks(
-    body: JsonObject, automatic: CacheMark | None, path: str, outbound: Outbound
-) -> None:
-    """Turn the recorded marks of a finished body into the service's own.
+    def put(self, entry: JsonObject, cache: CacheMark | None, path: str) -> None:
+        """Record that the client marked the block written as `entry`."""
+        if cache is not None:
+            entry[_FIELD] = _Pending(cache, f"{path}.{cache.member}")
+            self.expected = True
 
-    The service takes four marks, and in the order tools, system, messages none that lives
-    longer than one before it; of too many, only the last ones stay, since they cover the most.
-    `automatic` asks for the top-level mark, which counts like the others; `path` is where the
-    client asked for it.
-    """
-    entries: list[JsonObject] = []
-    for name in ("tools", "system", "messages"):
-        if name in body:
-            _collect_marked(body[name], entries)
-    if not entries and automatic is None:
-        return
-    # Marks inside unchanged blocks count too, but only recorded ones can be left out.
-    marked = [entry for entry in entries if isinstance(entry[_FIELD], _Pending)]
-    surplus = max(0, len(entries) + (automatic is not None) - wire.MAX_CACHE_MARKS)
-    for entry in marked[:surplus]:
-        outbound.ledger.add(entry.pop(_FIELD).path, LossKind.KNOB, "too many cache marks")
-    short = False
-    for entry in entries:
-        control = entry.get(_FIELD)
-        if isinstance(control, _Pending):
-            control = entry[_FIELD] = _control(control, outbound, short)
-        if isinstance(control, dict):
-            short = short or control.get("ttl", "5m") == "5m"
-    if automatic is not None:
-        body[_FIELD] = _control(_Pending(automatic, path), outbound, short)
+    def settle(
+        self, body: JsonObject, automatic: CacheMark | None, path: str, outbound: Outbound
+    ) -> None:
+        """Turn the recorded marks of a finished body into the service's own.
+
+        The service takes four marks, and in the order tools, system, messages none that lives
+        longer than one before it; of too many, only the last ones stay, since they cover the most.
+        `automatic` asks for the top-level mark, which counts like the others; `path` is where the
+        client asked for it.
+        """
+        entries: list[JsonObject] = []
+        if self.expected:
+            for name in ("tools", "system", "messages"):
+                _collect_marked(body.get(name), entries)
+        if not entries and automatic is None:
+            return
+        # Marks inside unchanged blocks count too, but only recorded ones can be left out.
+        marked = [entry for entry in entries if isinstance(entry[_FIELD], _Pending)]
+        surplus = max(0, len(entries) + (automatic is not None) - wire.MAX_CACHE_MARKS)
+        for entry in marked[:surplus]:
+            outbound.ledger.add(entry.pop(_FIELD).path, LossKind.KNOB, "too many cache marks")
+        short = False
+        for entry in entries:
+            control = entry.get(_FIELD)
+            if isinstance(control, _Pending):
+                control = entry[_FIELD] = _control(control, outbound, short)
+            if isinstance(control, dict):
+                short = short or control.get("ttl", "5m") == "5m"
+        if automatic is not None:
+            body[_FIELD] = _control(_Pending(automatic, path), outbound, short)
 
 
 def _control(pending: _Pending, outbound: Outbound, short: bool) -> JsonObject:

@@ -30,7 +30,7 @@ from dragoman.canonical.names import safe_id
 from dragoman.canonical.requests import Role
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.annotations import own_citation
-from dragoman.protocols.anthropic_messages.caching import mark
+from dragoman.protocols.anthropic_messages.caching import Marks
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
@@ -41,13 +41,15 @@ _PDF = "application/pdf"
 
 
 class BlockWriter:
-    """Writes the blocks of one request."""
+    """Writes the blocks of one request. `thinks`: there is thinking in what was written."""
 
-    __slots__ = ("_outbound", "_role")
+    __slots__ = ("_marks", "_outbound", "_role", "thinks")
 
-    def __init__(self, outbound: Outbound) -> None:
+    def __init__(self, outbound: Outbound, marks: Marks) -> None:
         self._outbound = outbound
+        self._marks = marks
         self._role: Role = "user"
+        self.thinks = False
 
     def turn(self, blocks: Iterable[Block], role: Role) -> list[JsonObject]:
         """The content of a message of `role`."""
@@ -107,7 +109,7 @@ class BlockWriter:
             return self._lose(block, LossKind.REPAIRED, "blank text was left out")
         entry: JsonObject = {"type": "text", "text": text}
         if block.cache is not None:
-            mark(entry, block.cache, block.path)
+            self._marks.put(entry, block.cache, block.path)
         return (entry,)
 
     def _annotated(self, block: Text) -> Iterable[JsonObject]:
@@ -143,7 +145,7 @@ class BlockWriter:
         else:
             return ()
         entry: JsonObject = {"type": "image", "source": written}
-        mark(entry, block.cache, block.path)
+        self._marks.put(entry, block.cache, block.path)
         return (entry,)
 
     def _linked(self, block: Block, source: Url | FileId) -> JsonObject | None:
@@ -173,7 +175,7 @@ class BlockWriter:
             entry["context"] = block.context
         if block.citations:
             entry["citations"] = {"enabled": True}
-        mark(entry, block.cache, block.path)
+        self._marks.put(entry, block.cache, block.path)
         return (entry,)
 
     def _document_source(self, block: Document) -> JsonObject | None:
@@ -215,7 +217,7 @@ class BlockWriter:
         }
         if block.citations:
             entry["citations"] = {"enabled": True}
-        mark(entry, block.cache, block.path)
+        self._marks.put(entry, block.cache, block.path)
         return (entry,)
 
     def _reasoning(self, block: Reasoning) -> Iterable[JsonObject]:
@@ -229,18 +231,21 @@ class BlockWriter:
             detail = "no cache mark can stand on thinking"
             path = f"{block.path}.{block.cache.member}"
             self._outbound.ledger.add(path, LossKind.KNOB, detail)
+        self.thinks = True
         if block.redacted:
             return ({"type": "redacted_thinking", "data": opaque.data},)
         return ({"type": "thinking", "thinking": block.text, "signature": opaque.data},)
 
     def _tool_use(self, block: ToolCall) -> JsonObject:
+        name = self._outbound.names.outward(block.name, block.namespace)
         entry = {
             "type": "tool_use",
             "id": safe_id(block.id, wire.ID_LIMIT),
-            "name": self._outbound.names.outward(block.name, block.namespace),
-            "input": input_of(block, self._outbound),
+            "name": name,
+            "input": input_of(block, name, self._outbound),
         }
-        mark(entry, block.cache, block.path)
+        if block.cache is not None:
+            self._marks.put(entry, block.cache, block.path)
         return entry
 
     def _tool_result(self, block: ToolResult) -> JsonObject:
@@ -257,17 +262,19 @@ class BlockWriter:
             entry["content"] = content
         if block.is_error is not None:
             entry["is_error"] = block.is_error
-        mark(entry, block.cache, block.path)
+        if block.cache is not None:
+            self._marks.put(entry, block.cache, block.path)
         return entry
 
     def _tool_reference(self, block: ToolReference) -> JsonObject:
         name = self._outbound.names.outward(block.name, block.namespace)
         entry: JsonObject = {"type": "tool_reference", "tool_name": name}
-        mark(entry, block.cache, block.path)
+        self._marks.put(entry, block.cache, block.path)
         return entry
 
     def _foreign(self, block: Foreign) -> Iterable[JsonObject]:
         if block.origin == wire.NAME:
+            self._marks.expected = True
             return (dict(block.raw),)
         if block.text:
             self._lose(block, LossKind.CONVERTED, f"the text of {block.type} is sent")

@@ -13,6 +13,7 @@ from dragoman.canonical.blocks import Text
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.pairing import pair_tools, report_silence
 from dragoman.canonical.requests import Request, Role, Turn
+from dragoman.protocols.anthropic_messages.caching import Marks
 from dragoman.protocols.anthropic_messages.content_writer import BlockWriter
 from dragoman.protocols.anthropic_messages.settings import MessagesOptions
 from dragoman.protocols.base import Outbound
@@ -82,18 +83,18 @@ class Conversation(Struct):
             outbound.ledger.add(self.last_path, LossKind.REPAIRED, detail)
 
 
-def write_conversation(request: Request, outbound: Outbound) -> Conversation:
+def write_conversation(request: Request, outbound: Outbound, marks: Marks) -> Conversation:
     """Place all instructions and turns."""
-    return _Placement(place_system_text(request, outbound), outbound).place()
+    return _Placement(place_system_text(request, outbound), outbound, marks).place()
 
 
 class _Placement:
     __slots__ = ("_messages", "_outbound", "_request", "_system", "_writer")
 
-    def __init__(self, request: Request, outbound: Outbound) -> None:
+    def __init__(self, request: Request, outbound: Outbound, marks: Marks) -> None:
         self._request = request
         self._outbound = outbound
-        self._writer = BlockWriter(outbound)
+        self._writer = BlockWriter(outbound, marks)
         self._system: list[JsonObject] = []
         self._messages: list[_Message] = []
 
@@ -104,11 +105,16 @@ class _Placement:
         while leading < len(request.turns) and request.turns[leading].role in SYSTEM_ROLES:
             self._system += self._content(request.turns[leading], "system")
             leading += 1
-        ledger = self._outbound.ledger
+        ledger, is_late = self._outbound.ledger, False
         for turn in pair_tools(request.turns[leading:], self._outbound.options, ledger):
-            self._add(turn)
-        self._drop_idle_thinking()
-        self._settle_system()
+            role = turn.role
+            if role in SYSTEM_ROLES:
+                role, is_late = "system", True
+            self._append(_Message(role, self._content(turn, role), turn.path))
+        if self._writer.thinks:
+            self._drop_idle_thinking()
+        if is_late:
+            self._settle_system()
         self._open(leading)
         messages: list[JsonObject] = [
             {"role": message.role, "content": message.content} for message in self._messages
@@ -117,14 +123,9 @@ class _Placement:
         return Conversation(self._system, messages, last_path)
 
     def _content(self, turn: Turn, role: Role) -> list[JsonObject]:
-        lose_name(turn, self._outbound)
+        if turn.name is not None:
+            lose_name(turn, self._outbound)
         return self._writer.turn(turn.blocks, role)
-
-    def _add(self, turn: Turn) -> None:
-        role = turn.role
-        if role in SYSTEM_ROLES:
-            role = "system"
-        self._append(_Message(role, self._content(turn, role), turn.path))
 
     def _append(self, message: _Message) -> None:
         """Add a message; neighbours of one role are one message."""
@@ -137,8 +138,6 @@ class _Placement:
 
     def _drop_idle_thinking(self) -> None:
         """Leave out thinking at the end of a turn: the service refuses it there."""
-        if {message.content[-1]["type"] for message in self._messages}.isdisjoint(_THINKING):
-            return
         placed, self._messages = self._messages, []
         for message in placed:
             if message.role == "assistant" and message.content[-1]["type"] in _THINKING:
@@ -152,8 +151,6 @@ class _Placement:
         """Keep late system messages where they may stand, or move them behind the user's turn that
         follows: there they stay as the conversation grows, so that its beginning is the same each
         time. The others move to the front."""
-        if "system" not in [message.role for message in self._messages]:
-            return
         placed, self._messages = self._messages, []
         waiting: list[_Message] = []
         for number, message in enumerate(placed):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dragoman.canonical.blocks import CacheMark
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import JsonSchema, Request
-from dragoman.protocols.anthropic_messages.caching import settle_marks
+from dragoman.protocols.anthropic_messages.caching import Marks
 from dragoman.protocols.anthropic_messages.content_writer import is_plain
 from dragoman.protocols.anthropic_messages.conversation import write_conversation
 from dragoman.protocols.anthropic_messages.schemas import fitted
@@ -34,8 +34,9 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
         if not extra.of_search or mapped_search(request, outbound) is None:
             outbound.ledger.add(extra.path, extra.kind, extra.detail, extra.code)
     settings = RequestSettings(request, outbound)
-    tools = write_tools(request, outbound)
-    conversation = write_conversation(request, outbound)
+    marks = Marks()
+    tools = write_tools(request, outbound, marks)
+    conversation = write_conversation(request, outbound, marks)
     limit = _output_limit(settings)
     thinking = write_thinking(
         settings,
@@ -73,7 +74,7 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
         body["system"] = conversation.system
     body["messages"] = conversation.messages
     automatic = request.auto_cache or _cache_by_itself(request, outbound)
-    settle_marks(body, automatic, request.path_of("auto_cache"), outbound)
+    marks.settle(body, automatic, request.path_of("auto_cache"), outbound)
     if len(conversation.system) == 1 and is_plain(conversation.system[0]):
         body["system"] = conversation.system[0]["text"]
     _drop_the_rest(settings)

@@ -20,7 +20,7 @@ from dragoman.canonical.requests import (
     ToolRef,
 )
 from dragoman.protocols.anthropic_messages import shapes, web_search, wire
-from dragoman.protocols.anthropic_messages.caching import mark
+from dragoman.protocols.anthropic_messages.caching import Marks
 from dragoman.protocols.anthropic_messages.content_reader import cache_mark
 from dragoman.protocols.anthropic_messages.schemas import is_enforceable
 from dragoman.protocols.base import Outbound
@@ -106,7 +106,7 @@ def read_choice(
     return choice, False if given.disable_parallel_tool_use else None
 
 
-def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
+def write_tools(request: Request, outbound: Outbound, marks: Marks) -> list[JsonObject]:
     """The declarations of all tools the upstream can be offered."""
     choice = request.tool_choice
     allowed = None
@@ -116,26 +116,24 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
         outbound.ledger.add(choice.path, LossKind.CONVERTED, detail)
     if not request.tools:
         return []
-    reachable = _deferral_works(request)
     written: dict[str, JsonObject] = {}
     hidden: list[tuple[JsonObject, str]] = []
     offered: set[tuple[str | None, str]] = set()
-    allowed_as: tuple[str | None, str]
     for tool in request.tools:
         if isinstance(tool, HostedTool):
-            allowed_as = (None, str(tool.raw.get("name", "")))
+            marks.expected = True
             entry = _hosted(tool, request, outbound)
             if entry is not None and tool.search is not None and tool.search.choice is not None:
                 written.setdefault(web_search.NAME, entry)
                 continue
         else:
-            allowed_as = (tool.namespace, tool.name)
-            entry = _declaration(tool, outbound, reachable)
+            entry = _declaration(tool, request, outbound, marks)
         if entry is None:
             continue
-        offered.add(allowed_as)
-        if allowed is not None and allowed_as not in allowed:
-            continue
+        if allowed is not None:
+            offered.add(_full_name(tool))
+            if _full_name(tool) not in allowed:
+                continue
         name = str(entry.get("name", tool.path))
         if name in written:
             outbound.ledger.add(tool.path, LossKind.REPAIRED, "a tool of this name was declared")
@@ -151,6 +149,13 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
             del entry["defer_loading"]
             drop_deferral(path, outbound)
     return list(written.values())
+
+
+def _full_name(tool: Tool) -> tuple[str | None, str]:
+    """The name of a tool in the client's choice, with its namespace."""
+    if isinstance(tool, HostedTool):
+        return None, str(tool.raw.get("name", ""))
+    return tool.namespace, tool.name
 
 
 def _deferral_works(request: Request) -> bool:
@@ -171,7 +176,7 @@ def _hosted(tool: HostedTool, request: Request, outbound: Outbound) -> JsonObjec
 
 
 def _declaration(
-    tool: FunctionTool | CustomTool, outbound: Outbound, reachable: bool
+    tool: FunctionTool | CustomTool, request: Request, outbound: Outbound, marks: Marks
 ) -> JsonObject | None:
     description: str | None
     schema: JsonObject | Raw
@@ -197,12 +202,13 @@ def _declaration(
             entry["strict"] = True
         else:
             drop_strict(tool, outbound)
-    if tool.deferred and reachable:
-        entry["defer_loading"] = True
-    elif tool.deferred:
-        drop_deferral(tool.path, outbound)
+    if tool.deferred:
+        if _deferral_works(request):
+            entry["defer_loading"] = True
+        else:
+            drop_deferral(tool.path, outbound)
     if isinstance(tool, FunctionTool) and tool.cache is not None:
-        mark(entry, tool.cache, tool.path)
+        marks.put(entry, tool.cache, tool.path)
     return entry
 
 

@@ -91,7 +91,8 @@ class PartWriter(BlockWriter):
     # --- calls and results ----------------------------------------------------------------------
 
     def _call(self, block: ToolCall) -> JsonObject:
-        call: JsonObject = {"name": self._called(block), "args": input_of(block, self._outbound)}
+        name = self._called(block)
+        call: JsonObject = {"name": name, "args": input_of(block, name, self._outbound)}
         if self._own.takes_call_ids:
             call["id"] = block.id
         return {"functionCall": call}

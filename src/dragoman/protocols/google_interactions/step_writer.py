@@ -72,7 +72,8 @@ class StepWriter(BlockWriter):
         return (self._known(block, step),)
 
     def _call(self, block: ToolCall) -> JsonObject:
-        name, arguments = self._called(block), input_of(block, self._outbound)
+        name = self._called(block)
+        arguments = input_of(block, name, self._outbound)
         return {"type": "function_call", "id": block.id, "name": name, "arguments": arguments}
 
     def _result(self, block: ToolResult, moved: list[JsonObject]) -> JsonObject:

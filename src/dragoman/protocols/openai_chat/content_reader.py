@@ -24,14 +24,14 @@ from dragoman.protocols.reading import UNKNOWN
 
 
 def read_content(content: str | Sequence[shapes.AnyPart], path: str) -> tuple[Block, ...]:
-    """The blocks of a message's `content`: a string, or parts.
+    """The blocks of the `content` of the message at `path`: a string, or parts.
 
     Raises:
         InvalidRequest: naming the member of a part that is at fault.
     """
     if isinstance(content, str):
-        return (Text(text=content, path=path),)
-    return tuple([_read_part(part, f"{path}[{n}]") for n, part in enumerate(content)])
+        return (Text(text=content, path=f"{path}.content"),)
+    return tuple([_read_part(part, f"{path}.content[{n}]") for n, part in enumerate(content)])
 
 
 def _read_part(part: shapes.AnyPart, path: str) -> Block:

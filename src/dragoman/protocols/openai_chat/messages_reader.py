@@ -19,7 +19,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.requests import Extra, Turn
-from dragoman.protocols.fields import check_depth
+from dragoman.protocols.fields import JsonObject, check_depth
 from dragoman.protocols.openai_chat import shapes, wire
 from dragoman.protocols.openai_chat.call_state import CONTENT, signature_in
 from dragoman.protocols.openai_chat.content_reader import read_content, report_other
@@ -40,15 +40,14 @@ class MessagesReader(Struct, eq=False):
         Raises:
             InvalidRequest: naming the member at fault.
         """
-        match message:
-            case shapes.AssistantMessage():
-                return self._assistant(message, path)
-            case shapes.ToolMessage():
-                return self._tool(message, path)
-            case shapes.UserMessage() | shapes.SystemMessage():
-                blocks = read_content(message.content, f"{path}.content")
-                role: Any = message.__struct_config__.tag
-                return Turn(role=role, blocks=blocks, name=message.name, path=path)
+        if isinstance(message, shapes.AssistantMessage):
+            return self._assistant(message, path)
+        if isinstance(message, shapes.ToolMessage):
+            return self._tool(message, path)
+        if isinstance(message, shapes.UserMessage | shapes.SystemMessage):
+            blocks = read_content(message.content, path)
+            role: Any = message.__struct_config__.tag
+            return Turn(role=role, blocks=blocks, name=message.name, path=path)
         if message.kind != "function":
             raise InvalidRequest.at(f"{path}.role", f"must be one of {', '.join(wire.ROLES)}")
         # Answers a call without an id, which no other protocol can refer to.
@@ -57,12 +56,11 @@ class MessagesReader(Struct, eq=False):
 
     def _assistant(self, message: shapes.AssistantMessage, path: str) -> Turn:
         blocks: list[Block] = []
-        blocks += read_reasoning(message, path, self._sealer, self._extras)
-        if message.content is not None:
-            for block in read_content(message.content, f"{path}.content"):
-                # Clients send `content: ""` along with tool calls: it has no meaning.
-                if type(block) is not Text or block.text or block.cache:
-                    blocks.append(block)
+        if message.reasoning_content or message.reasoning or message.reasoning_details:
+            blocks += read_reasoning(message, path, self._sealer, self._extras)
+        # Clients send `content: ""` along with tool calls: it has no meaning.
+        if message.content:
+            blocks += filter(_has_meaning, read_content(message.content, path))
         if message.refusal:
             blocks.append(Refusal(text=message.refusal, path=f"{path}.refusal"))
         for number, call in enumerate(message.tool_calls or ()):
@@ -70,12 +68,10 @@ class MessagesReader(Struct, eq=False):
             if call.extra_content is not None:
                 self._call_state(call.extra_content, f"{at}.{CONTENT}", blocks)
             blocks.append(self._tool_call(call, at))
-        foreign = {"function_call": message.function_call, "audio": message.audio}
-        for name, raw in foreign.items():
-            if raw is not None:
-                at = f"{path}.{name}"
-                check_depth(raw, at)
-                blocks.append(Foreign(origin=wire.NAME, type=name, raw=raw, path=at))
+        if message.function_call is not None:
+            blocks.append(_foreign("function_call", message.function_call, path))
+        if message.audio is not None:
+            blocks.append(_foreign("audio", message.audio, path))
         if message.annotations is not None:
             report_lost(message, path, self._extras)
         return Turn(role="assistant", blocks=tuple(blocks), name=message.name, path=path)
@@ -94,8 +90,10 @@ class MessagesReader(Struct, eq=False):
         blocks.append(replace(sealed, path=path))
 
     def _tool_call(self, call: shapes.ToolCall, path: str) -> ToolCall:
-        report_other(call, path, self._extras)
-        if call.type == "custom":
+        custom = call.type == "custom"
+        if call.function is not None and call.custom is not None:
+            report_other(call, path, self._extras)
+        if custom:
             self._custom_calls.add(call.id)
             if call.custom is None:
                 raise InvalidRequest.at(f"{path}.custom", "is required")
@@ -104,16 +102,15 @@ class MessagesReader(Struct, eq=False):
             if call.function is None:
                 raise InvalidRequest.at(f"{path}.function", "is required")
             name, arguments = call.function.name, call.function.arguments
-        custom = call.type == "custom"
         return ToolCall(id=call.id, name=name, arguments=arguments, custom=custom, path=path)
 
     def _tool(self, message: shapes.ToolMessage, path: str) -> Turn:
         blocks: tuple[Block, ...] = ()
-        if message.content is not None:
-            blocks = read_content(message.content, f"{path}.content")
+        if message.content:
+            blocks = read_content(message.content, path)
         result = ToolResult(
             call_id=message.tool_call_id,
-            content=() if blocks and _is_empty(blocks) else blocks,
+            content=blocks if any(map(_has_meaning, blocks)) else (),
             custom=message.tool_call_id in self._custom_calls,
             path=path,
         )
@@ -122,8 +119,13 @@ class MessagesReader(Struct, eq=False):
         return Turn(role="user", blocks=(result,), path=path)
 
 
-def _is_empty(blocks: tuple[Block, ...]) -> bool:
-    for block in blocks:
-        if type(block) is not Text or block.text or block.cache is not None:
-            return False
-    return True
+def _has_meaning(block: Block) -> bool:
+    """Whether a block is more than an empty text."""
+    return type(block) is not Text or bool(block.text) or block.cache is not None
+
+
+def _foreign(name: str, value: JsonObject, path: str) -> Foreign:
+    """The member `name` of a message, which other protocols do not have."""
+    at = f"{path}.{name}"
+    check_depth(value, at)
+    return Foreign(origin=wire.NAME, type=name, raw=value, path=at)
