@@ -60,7 +60,8 @@ class MessagesReader(Struct, eq=False):
             blocks += read_reasoning(message, path, self._sealer, self._extras)
         # Clients send `content: ""` along with tool calls: it has no meaning.
         if message.content:
-            blocks += filter(_has_meaning, read_content(message.content, path))
+            read = read_content(message.content, path)
+            blocks += read if type(message.content) is str else filter(_has_meaning, read)
         if message.refusal:
             blocks.append(Refusal(text=message.refusal, path=f"{path}.refusal"))
         for number, call in enumerate(message.tool_calls or ()):
@@ -108,9 +109,11 @@ class MessagesReader(Struct, eq=False):
         blocks: tuple[Block, ...] = ()
         if message.content:
             blocks = read_content(message.content, path)
+            if type(message.content) is not str and not any(map(_has_meaning, blocks)):
+                blocks = ()
         result = ToolResult(
             call_id=message.tool_call_id,
-            content=blocks if any(map(_has_meaning, blocks)) else (),
+            content=blocks,
             custom=message.tool_call_id in self._custom_calls,
             path=path,
         )
