@@ -16,6 +16,7 @@ from dragoman.accounts.store import (
     ChargeKey,
     ErrorKey,
     LastError,
+    Sums,
     UsageCount,
     UsageKey,
 )
@@ -41,15 +42,15 @@ MOST_COUNTS = 50_000
 _MOST_ERRORS = 20_000
 """Counts of failed attempts that are held while no store takes them; further ones are dropped."""
 
+_MOST_TALLIES = 1000
+"""Of requests that are alike, held until their sums are taken or the hour is over."""
+
 _HOUR_S = 3600
 _LONGEST_NAME = 200
 
 _Key = tuple[int, str, str, str, str, str, str, str, str]
 _ChargeKey = tuple[int, str, str, str, str, str, str, str, Basis]
 """As `ChargeKey`, but for the basis: that has the upstream."""
-
-_Sums = tuple[UsageCount, ChargeCount | None]
-"""What was used, and what it was charged."""
 
 
 class Attribution(Struct, frozen=True, gc=False):
@@ -76,12 +77,12 @@ class Meter:
         "_charges",
         "_counts",
         "_errors",
-        "_found",
         "_hour",
         "_known",
         "_last_errors",
         "_models",
         "_tags",
+        "_tallies",
         "_users",
     )
 
@@ -92,16 +93,16 @@ class Meter:
         self._tags: dict[str, str] = {}
         self._counts: dict[_Key, UsageCount] = {}
         self._charges: dict[_ChargeKey, ChargeCount] = {}
-        self._found: dict[tuple[Attribution, Basis | None], _Sums] = {}
-        """The sums of `_counts` and `_charges` by what they were asked for since the last take."""
+        self._tallies: dict[tuple[Attribution, Basis | None], Sums] = {}
+        """What is not yet in `_counts` and `_charges`, by whose it is and what it is priced by."""
         self._errors: dict[ErrorKey, int] = {}
         self._last_errors: dict[str, LastError] = {}
         self._hour = -_HOUR_S
 
     def know(self, names: Iterable[str]) -> None:
         """Count these models separately from now on, besides those that are counted already."""
+        self._add_tallies()
         self._known = frozenset(names)
-        self._found.clear()
 
     def count(
         self,
@@ -123,7 +124,8 @@ class Meter:
         upstream did not report all of it.
         `attempts` are those of the request that did not fail: `count_failed` counts the others.
         """
-        used, charged = self._sums(now, whose, charge if metered else None)
+        sums = self._sums(now, whose, charge)
+        used = sums.usage
         used.requests += 1
         used.attempts += attempts
         used.milliseconds += milliseconds
@@ -131,9 +133,7 @@ class Meter:
             used.errors += 1
         if usage is not None and metered:
             used.estimated += estimated
-            _add_tokens(used, usage)
-            if charged is not None and charge is not None:
-                _add_charge(charged, usage, charge)
+            _spend(sums, usage, charge)
         elif metered and not failed:
             used.unmetered += 1
 
@@ -142,24 +142,21 @@ class Meter:
     ) -> None:
         """Add what an answer used that was of no use, and followed by another or by an error: no
         request is counted for it."""
-        used, charged = self._sums(now, whose, charge)
-        _add_tokens(used, usage)
-        if charged is not None and charge is not None:
-            _add_charge(charged, usage, charge)
+        _spend(self._sums(now, whose, charge), usage, charge)
 
     def count_failed(
         self, now: float, whose: Attribution, error: LastError, *, retried: bool
     ) -> None:
         """Add one attempt that failed, for a request that ended at `now` (Unix seconds); `retried`:
         another attempt followed."""
-        used = self._sums(now, whose)[0]
+        used = self._sums(now, whose).usage
         used.attempts += 1
         used.failed += 1
         used.retries += retried
         self._last_errors[whose.account] = error
         self._add_errors(ErrorKey(self._hour, whose.account, error.kind), 1)
 
-    def _sums(self, now: float, whose: Attribution, charge: Charge | None = None) -> _Sums:
+    def _sums(self, now: float, whose: Attribution, charge: Charge | None = None) -> Sums:
         """The sums of the hour of `now` that a request belongs to."""
         if not self._hour <= now < self._hour + _HOUR_S:
             self._begin_hour(int(now) // _HOUR_S * _HOUR_S)
@@ -169,9 +166,21 @@ class Meter:
             if charge.cost is None and basis.prices:
                 # There is a price, and nobody would pay it: it must not be charged later either.
                 basis = _without_model(basis)
-        return self._found.get((whose, basis)) or self._find(whose, basis)
+        return self._tallies.get((whose, basis)) or self._tally(whose, basis)
 
-    def _find(self, whose: Attribution, basis: Basis | None) -> _Sums:
+    def _tally(self, whose: Attribution, basis: Basis | None) -> Sums:
+        if len(self._tallies) >= _MOST_TALLIES:
+            self._add_tallies()
+        tally = self._tallies[whose, basis] = Sums()
+        return tally
+
+    def _add_tallies(self) -> None:
+        tallies, self._tallies = self._tallies, {}
+        for (whose, basis), tally in tallies.items():
+            self._add(whose, basis, tally)
+
+    def _add(self, whose: Attribution, basis: Basis | None, tally: Sums) -> None:
+        """Add a tally to the counts, under names of which clients choose some."""
         model, user, tags = whose.model, whose.user, whose.tags
         if model and model not in self._known:
             model = _admitted(self._models, model[:_LONGEST_NAME], MOST_MODELS)
@@ -182,28 +191,29 @@ class Meter:
         hour, account, client, route = self._hour, whose.account, whose.client, whose.route
         upstream, team = whose.upstream, whose.team
         key = (hour, account, client, model, route, upstream, team, user, tags)
-        used, charged = self._counts.get(key) or self._begin(key), None
-        if basis is not None:
-            priced = (hour, account, client, model, route, team, user, tags, basis)
-            charged = self._charges.get(priced)
-            if charged is None:
-                if model == OTHER or len(self._charges) >= MOST_COUNTS:
-                    # Sums of several models cannot be repriced by model.
-                    whole = _without_model(basis)
-                    priced = (hour, account, client, OTHER, route, team, "", "", whole)
-                charged = self._charges.setdefault(priced, ChargeCount())
-        if len(self._found) >= MOST_COUNTS:
-            self._found.clear()
-        found = self._found[whose, basis] = used, charged
-        return found
+        used, charged = tally.usage, tally.charged
+        (self._counts.get(key) or self._begin(key)).add(used)
+        if basis is None or not charged.requests:
+            return
+        if basis == _without_model(basis):
+            charged = ChargeCount(charged.requests, charged.unpriced)
+        else:
+            charged.input, charged.output, charged.cached = used.input, used.output, used.cached
+            charged.cache_write, charged.reasoning = used.cache_write, used.reasoning
+        priced = (hour, account, client, model, route, team, user, tags, basis)
+        if priced not in self._charges and (model == OTHER or len(self._charges) >= MOST_COUNTS):
+            # Sums of several models cannot be repriced by model.
+            whole = _without_model(basis)
+            priced = (hour, account, client, OTHER, route, team, "", "", whole)
+        self._charges.setdefault(priced, ChargeCount()).add(charged)
 
     def _add_errors(self, key: ErrorKey, count: int) -> None:
         if key in self._errors or len(self._errors) < _MOST_ERRORS:
             self._errors[key] = self._errors.get(key, 0) + count
 
     def _begin_hour(self, hour: int) -> None:
+        self._add_tallies()
         self._hour = hour
-        self._found.clear()
         self._models.clear()
         self._users.clear()
         self._tags.clear()
@@ -222,8 +232,8 @@ class Meter:
 
     def take_charges(self) -> dict[ChargeKey, ChargeCount]:
         """Everything charged since the last call."""
+        self._add_tallies()
         taken, self._charges = self._charges, {}
-        self._found.clear()
         return {
             ChargeKey(*key[:5], *key[8], team=key[5], user=key[6], tags=key[7]): sums
             for key, sums in taken.items()
@@ -239,8 +249,8 @@ class Meter:
 
     def take(self) -> dict[UsageKey, UsageCount]:
         """Everything counted since the last call."""
+        self._add_tallies()
         taken, self._counts = self._counts, {}
-        self._found.clear()
         return {UsageKey(*key): sums for key, sums in taken.items()}
 
     def restore(self, usage: Mapping[UsageKey, UsageCount]) -> None:
@@ -278,27 +288,23 @@ def _without_model(basis: Basis) -> Basis:
     return Basis(basis.upstream, OTHER, prices=basis.prices)
 
 
-def _add_charge(sums: ChargeCount, usage: Usage, charge: Charge) -> None:
-    sums.requests += 1
-    if charge.cost is not None:
-        sums.cost += charge.cost
-    else:
-        sums.unpriced += 1
-        if charge.basis.prices:
-            return
-    _add_tokens(sums, usage)
-    if usage.cache_write_1h:
-        sums.cache_write_1h += usage.cache_write_1h
-    if usage.searches:
-        sums.searches += usage.searches
-
-
-def _add_tokens(sums: UsageCount | ChargeCount, usage: Usage) -> None:
-    sums.input += usage.input
-    sums.output += usage.output
+def _spend(sums: Sums, usage: Usage, charge: Charge | None) -> None:
+    """Add what one answer used, and what it costs. What is charged has the tokens that were used,
+    and gets them when its tally is added."""
+    used, charged = sums.usage, sums.charged
+    used.input += usage.input
+    used.output += usage.output
     if usage.cached:
-        sums.cached += usage.cached
+        used.cached += usage.cached
     if usage.cache_write:
-        sums.cache_write += usage.cache_write
+        used.cache_write += usage.cache_write
+        charged.cache_write_1h += usage.cache_write_1h or 0
     if usage.reasoning:
-        sums.reasoning += usage.reasoning
+        used.reasoning += usage.reasoning
+    if charge is not None:
+        charged.requests += 1
+        charged.searches += usage.searches or 0
+        if charge.cost is None:
+            charged.unpriced += 1
+        else:
+            charged.cost += charge.cost
