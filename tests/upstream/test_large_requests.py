@@ -35,7 +35,7 @@ def sent(size: int, full_after: int = 0) -> tuple[Recorder, bytes, list[int]]:
     async def run() -> Recorder:
         loop = asyncio.get_running_loop()
         connection = Connection(
-            loop, memoryview(bytearray(10)), Turns(loop), lambda _: None, lambda _: None
+            loop, memoryview(bytearray(10)), Turns(loop), 0, lambda _: None, lambda _: None
         )
         transport = Recorder(connection)
         transport.full_after = full_after

@@ -282,16 +282,13 @@ class UpstreamClient:
         return connection
 
     async def _open(self, call: Prepared, limits: Timeouts, total_at: float) -> Connection:
-        def lost(connection: Connection) -> None:
-            self._pool.forget(call.key, connection)
-            self._lost(connection)
-
-        free = partial(self._pool.put, call.key)
-        make = partial(Connection, self._loop, self._buffer, self._turns, free, lost)
-        return await self._dial(call, limits, total_at, make)
+        parts = self._loop, self._buffer, self._turns, call.key, self._pool.put, self._lost
+        return await self._dial(call, limits, total_at, partial(Connection, *parts))
 
     def _lost(self, connection: Connection | ClientSocket) -> None:
         self._connections.discard(connection)
+        if isinstance(connection, Connection):
+            self._pool.forget(connection)
         if self._drained is not None and not self._connections:
             self._drained.set()
 

@@ -1,7 +1,7 @@
 """A connection to an upstream: bytes in, a parsed answer out. Knows nothing of pools or proxies."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Protocol, cast
 
 import httptools
@@ -50,6 +50,7 @@ class Connection(asyncio.BufferedProtocol, Carrier):
         loop: asyncio.AbstractEventLoop,
         buffer: memoryview,
         turns: Turns,
+        key: Hashable,
         on_free: Callable[["Connection"], None],
         on_lost: Callable[["Connection"], None],
     ) -> None:
@@ -58,6 +59,7 @@ class Connection(asyncio.BufferedProtocol, Carrier):
             loop: the running loop.
             buffer: shared read buffer.
             turns: in which connections of the loop read on.
+            key: where it is pooled.
             on_free: called when an exchange is over and the connection can carry another.
             on_lost: called when the connection is gone.
         """
@@ -65,9 +67,10 @@ class Connection(asyncio.BufferedProtocol, Carrier):
         self._buffer = buffer
         self._short_buffer = buffer[:SHORT_READ]
         self._turns = turns
+        self.key = key
         self._on_free = on_free
         self._on_lost = on_lost
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser
         self._headers: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
@@ -88,13 +91,12 @@ class Connection(asyncio.BufferedProtocol, Carrier):
     @property
     def is_open(self) -> bool:
         """Whether another exchange can be tried on it."""
-        return self._transport is not None and not self._transport.is_closing()
+        return not self._transport.is_closing()
 
     def begin(self, incoming: IncomingResponse, head: bytes, body: bytes) -> None:
         """Send a request; its answer goes to `incoming`, which this connection carries."""
-        transport = self._transport
-        assert transport is not None
         assert self._incoming is None, "one exchange at a time"
+        transport = self._transport
         self._incoming = incoming
         if len(body) > _PIECE:
             self._unsent = memoryview(body)
@@ -106,10 +108,10 @@ class Connection(asyncio.BufferedProtocol, Carrier):
             transport.writelines((head, body) if body else (head,))
 
     def _send_piece(self) -> None:
-        unsent, transport = self._unsent, self._transport
-        if unsent is None or transport is None or self._full:
+        unsent = self._unsent
+        if unsent is None or self._full:
             return
-        transport.write(unsent[:_PIECE])
+        self._transport.write(unsent[:_PIECE])
         self._unsent = unsent[_PIECE:] if len(unsent) > _PIECE else None
         if self._unsent is not None and not self._full:
             self._loop.call_soon(self._send_piece)
@@ -120,34 +122,31 @@ class Connection(asyncio.BufferedProtocol, Carrier):
         Raises:
             ConnectionReset: the connection is gone.
         """
-        transport = self._transport
-        if transport is None or transport.is_closing():
+        if not self.is_open:
             raise ConnectionReset("the connection was closed before the request was sent")
-        transport.write(data)
+        self._transport.write(data)
         return not self._full
 
     @property
     def is_full(self) -> bool:
         """Whether the upstream takes nothing more for now."""
-        return self._full and self._transport is not None
+        return self._full and self.is_open
 
     def abort(self) -> None:
         """Close at once, whatever is in progress."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
 
     def unsent(self) -> int:
         """Bytes of the request that wait here because the upstream did not take them yet."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self._transport.get_write_buffer_size()
 
     def unread(self) -> int:
         """Bytes of the request that the upstream has not read: here, and in the kernel."""
-        return 0 if self._transport is None else unread_bytes(self._transport)
+        return unread_bytes(self._transport)
 
     def pause(self, paused: bool) -> None:
         """Stop or resume reading from the socket."""
         if self.is_open:
-            assert self._transport is not None
             if paused:
                 self._transport.pause_reading()
             else:
@@ -171,7 +170,6 @@ class Connection(asyncio.BufferedProtocol, Carrier):
         self._send_piece()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
         self._unsent = None
         self._stop_timer()
         # It references this connection.
@@ -214,7 +212,6 @@ class Connection(asyncio.BufferedProtocol, Carrier):
             self.abort()
         if nbytes >= SHORT_READ and nbytes >= len(self.get_buffer(-1)) and self.is_open:
             # uvloop reads on while the buffer comes full, up to 32 times: others go first.
-            assert self._transport is not None
             self._transport.pause_reading()
             self._turns.wait(self._read_on)
 
@@ -242,7 +239,7 @@ class Connection(asyncio.BufferedProtocol, Carrier):
 
     def on_message_complete(self) -> None:
         incoming, transport = self._incoming, self._transport
-        if incoming is None or transport is None or not incoming.has_head:
+        if incoming is None or not incoming.has_head:
             return
         self._incoming = None
         incoming.complete = True

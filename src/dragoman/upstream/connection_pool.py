@@ -36,9 +36,9 @@ class ConnectionPool:
                 return connection
         return None
 
-    def put(self, key: Hashable, connection: Connection) -> None:
+    def put(self, connection: Connection) -> None:
         """Store a connection for later; close it if enough are stored or it is too old."""
-        idle = self._idle.setdefault(key, [])
+        idle = self._idle.setdefault(connection.key, [])
         is_old = connection.idle_since - connection.opened_at >= self._max_age
         if is_old or len(idle) >= self._max_idle:
             connection.abort()
@@ -47,9 +47,9 @@ class ConnectionPool:
         if self._timer is None:
             self._timer = self._loop.call_later(self._expiry, self._sweep)
 
-    def forget(self, key: Hashable, connection: Connection) -> None:
+    def forget(self, connection: Connection) -> None:
         """Drop a connection that was closed."""
-        idle = self._idle.get(key)
+        idle = self._idle.get(connection.key)
         if idle and connection in idle:
             idle.remove(connection)
 

@@ -24,7 +24,7 @@ class UpstreamResponse:
     Leaving the block before the end, or a cancelled read, closes the connection at once.
     """
 
-    __slots__ = ("__weakref__", "_incoming", "_inflater", "_pieces", "headers", "status")
+    __slots__ = ("__weakref__", "_incoming", "_inflater", "_pieces", "headers", "is_good", "status")
 
     def __init__(self, incoming: IncomingResponse, *, forwarded: bool = False) -> None:
         """`forwarded`: a proxy was to forward the request, and may have answered it.
@@ -33,7 +33,9 @@ class UpstreamResponse:
             CallError: the proxy did, or the body has a coding that cannot be undone.
         """
         self._incoming = incoming
-        self.status: int = incoming.status
+        self.status = incoming.status
+        self.is_good = self.status // 100 == 2
+        """Whether its status says that the request was served."""
         self.headers = Headers(incoming.raw_headers)
         """As received: `content-length` and `content-encoding` describe the coded body."""
         self._inflater: Unpacker | None = None
@@ -58,11 +60,6 @@ class UpstreamResponse:
 
     async def __aexit__(self, *_: object) -> None:
         self._incoming.close()
-
-    @property
-    def is_good(self) -> bool:
-        """Whether its status says that the request was served."""
-        return self.status // 100 == 2
 
     @property
     def has_arrived(self) -> bool:
