@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import cast
 
 from dragoman.http.turns import Turns
 from dragoman.upstream import connection as module
 from dragoman.upstream.connection import Connection
-from dragoman.upstream.incoming import IncomingResponse
 
 
 class Recorder(asyncio.Transport):
@@ -40,7 +38,7 @@ def sent(size: int, full_after: int = 0) -> tuple[Recorder, bytes, list[int]]:
         transport = Recorder(connection)
         transport.full_after = full_after
         connection.connection_made(transport)
-        connection.begin(cast("IncomingResponse", object()), b"head", body)
+        connection.begin(b"head", body)
         for _ in range(50):
             turns.append(len(transport.written))
             await asyncio.sleep(0)

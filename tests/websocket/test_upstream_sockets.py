@@ -38,9 +38,9 @@ def continued(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     begin = SocketConnection.begin
 
-    def watched(connection: Any, incoming: Any, call: Any, message: bytes, *more: Any) -> None:
+    def watched(connection: Any, call: Any, message: bytes, *more: Any) -> None:
         found.append("previous_response_id" in json.loads(message))
-        begin(connection, incoming, call, message, *more)
+        begin(connection, call, message, *more)
 
     monkeypatch.setattr(SocketConnection, "begin", watched)
     return found

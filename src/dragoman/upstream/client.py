@@ -168,10 +168,8 @@ class UpstreamClient:
             connection = pooled or await self._open(call, timeouts, total_at)
             if caller is not None:
                 caller.is_called = True
-            incoming = IncomingResponse(
-                self._loop, timeouts, total_at, connection, silent_s, on_silent
-            )
-            connection.begin(incoming, head, request.body)
+            incoming = connection.expect(timeouts, total_at, silent_s, on_silent)
+            connection.begin(head, request.body)
             try:
                 error = await incoming.head
             except asyncio.CancelledError:
@@ -202,14 +200,14 @@ class UpstreamClient:
         connection = await self._open(call, timeouts, total_at)
         # Its limit begins when all was sent; before, nobody can have received the request.
         sending = replace(timeouts, first_byte=0.0)
-        incoming = IncomingResponse(self._loop, sending, total_at, connection)
+        incoming = connection.expect(sending, total_at)
 
         def sent() -> None:
             incoming.on_sent(timeouts.first_byte)
             if caller is not None:
                 caller.is_called = True
 
-        connection.begin(incoming, head, b"")
+        connection.begin(head, b"")
         await Upload(connection, incoming, request.source, timeouts.idle, sent).answered()
         if caller is not None and 200 <= incoming.status < 300:
             caller.is_called = True
@@ -235,7 +233,7 @@ class UpstreamClient:
         def begin(connection: SocketConnection) -> IncomingResponse:
             if caller is not None:
                 caller.is_called = True
-            return IncomingResponse(self._loop, limits, total_at, connection, silent_s, on_silent)
+            return connection.expect(limits, total_at, silent_s, on_silent)
 
         return await self._sockets.send(
             use,

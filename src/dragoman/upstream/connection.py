@@ -10,7 +10,7 @@ from dragoman.http.sending import unread_bytes
 from dragoman.http.turns import Turns
 from dragoman.upstream.dial import notice_vanished
 from dragoman.upstream.errors import BadAnswer, ConnectionReset
-from dragoman.upstream.incoming import Carrier, IncomingResponse
+from dragoman.upstream.incoming import Carrier
 
 READ_BUFFER = 128 * 1024
 """Bytes read from a socket at once, at most, of a body that is passed on as it is."""
@@ -93,11 +93,9 @@ class Connection(asyncio.BufferedProtocol, Carrier):
         """Whether another exchange can be tried on it."""
         return not self._transport.is_closing()
 
-    def begin(self, incoming: IncomingResponse, head: bytes, body: bytes) -> None:
-        """Send a request; its answer goes to `incoming`, which this connection carries."""
-        assert self._incoming is None, "one exchange at a time"
+    def begin(self, head: bytes, body: bytes) -> None:
+        """Send a request, of which an answer is expected."""
         transport = self._transport
-        self._incoming = incoming
         if len(body) > _PIECE:
             self._unsent = memoryview(body)
             transport.write(head)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from copy import copy
 from math import inf
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.upstream.errors import (
@@ -27,7 +28,7 @@ HIGH_WATER = 32 * 1024
 class Carrier(ABC):
     """A connection that answers come over, one at a time."""
 
-    rings_at = inf
+    _rings_at = inf
     """Loop time at which the limits of an answer are looked at. The timer is not stopped with the
     answer, but serves the next: most end long before, and cost no timer."""
     _timer: asyncio.TimerHandle | None = None
@@ -47,14 +48,41 @@ class Carrier(ABC):
         """Bytes of the request that were not taken yet: as long as there are some, nobody can have
         read all of it."""
 
+    def expect(
+        self,
+        timeouts: Timeouts,
+        total_at: float,
+        silent_s: float = 0.0,
+        on_silent: Callable[[], bool] | None = None,
+    ) -> IncomingResponse:
+        """The answer to a request that is sent: its clock runs.
+
+        Args:
+            timeouts: limits of the call.
+            total_at: loop time at which the whole call must be over, infinite for no limit.
+            silent_s: seconds without a head after which `on_silent` is called, 0 for never.
+            on_silent: whether the call is to end.
+        """
+        assert self._incoming is None, "one exchange at a time"
+        loop = self._loop
+        now, head = loop.time(), loop.create_future()
+        first_at, silent_at = now + (timeouts.first_byte or inf), now + (silent_s or inf)
+        self._incoming = incoming = IncomingResponse(
+            self, loop, timeouts, head, total_at, first_at, silent_at, silent_s, on_silent
+        )
+        due = min(total_at, first_at, silent_at)
+        if due < self._rings_at:
+            self.watch(due)
+        return incoming
+
     def watch(self, due: float) -> None:
         """Look at the limits of the answer at `due`, if not sooner."""
-        if due < self.rings_at:
+        if due < self._rings_at:
             self._stop_timer()
-            self.rings_at, self._timer = due, self._loop.call_at(due, self._ring)
+            self._rings_at, self._timer = due, self._loop.call_at(due, self._ring)
 
     def _ring(self) -> None:
-        self.rings_at = inf
+        self._rings_at = inf
         if self._incoming is not None:
             self.watch(self._incoming.check_limits())
 
@@ -63,92 +91,45 @@ class Carrier(ABC):
             self._timer.cancel()
 
 
-class IncomingResponse:
+class IncomingResponse(Struct, eq=False):
     """The state of one answer.
 
     The connection feeds it (`on_*`), one caller takes from it (`head`, `next_chunk`, `pipe`).
     Whatever ends it early closes the connection at once.
     """
 
-    __slots__ = (
-        "_connection",
-        "_data",
-        "_first_at",
-        "_loop",
-        "_on_silent",
-        "_silent_at",
-        "_silent_s",
-        "_sink",
-        "_timeouts",
-        "_total_at",
-        "_unsent",
-        "_waiter",
-        "_waiting_since",
-        "complete",
-        "error",
-        "has_head",
-        "head",
-        "in_bulk",
-        "paused",
-        "raw_headers",
-        "received",
-        "status",
-    )
-
-    status: int
-    raw_headers: dict[bytes, bytes]
+    _connection: Carrier
+    _loop: asyncio.AbstractEventLoop
+    _timeouts: Timeouts
+    head: asyncio.Future[Exception | None]
+    """Done when status and headers are there, or why they will not come."""
+    _total_at: float
+    """Loop time at which the whole call must be over; infinite for no limit, as the next ones."""
+    _first_at: float
+    _silent_at: float
+    _silent_s: float
+    _on_silent: Callable[[], bool] | None
+    _unsent: int = 0
+    """Bytes of the request that were not taken at the last look."""
+    _waiter: asyncio.Future[None] | None = None
+    _waiting_since: float = 0.0
+    _sink: Callable[[bytes], bool] | None = None
+    _data: bytes = b""
+    """What has arrived of the body and was not taken."""
+    has_head: bool = False
+    status: int = 0
+    raw_headers: dict[bytes, bytes] = {}
     """By name in lower case; several values of one name are separated by commas."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        timeouts: Timeouts,
-        total_at: float,
-        connection: Carrier,
-        silent_s: float = 0.0,
-        on_silent: Callable[[], bool] | None = None,
-    ) -> None:
-        """The request is handed to the connection: the clock runs.
-
-        Args:
-            loop: the running loop.
-            timeouts: limits of the call.
-            total_at: loop time at which the whole call must be over, infinite for no limit.
-            connection: the connection.
-            silent_s: seconds without a head after which `on_silent` is called, 0 for never.
-            on_silent: whether the call is to end.
-        """
-        self._connection = connection
-        self._loop = loop
-        self._timeouts = timeouts
-        self.head: asyncio.Future[Exception | None] = loop.create_future()
-        """Done when status and headers are there, or why they will not come."""
-        self.has_head = False
-        self._waiter: asyncio.Future[None] | None = None
-        self._waiting_since = 0.0
-        self._sink: Callable[[bytes], bool] | None = None
-        self._data = b""
-        """What has arrived of the body and was not taken."""
-        self.received = 0
-        """Bytes of the answer that arrived, its head and its framing among them."""
-        self.paused = False
-        """Whether the socket is not read because the caller is slow."""
-        self.in_bulk = False
-        """Whether a sink takes what arrives, much of it at once."""
-        self.complete = False
-        self.error: Exception | None = None
-        """What ended the call early. Copies are raised: a traceback would reference the error
-        itself."""
-        self._silent_s = silent_s
-        self._unsent = 0
-        self._on_silent = on_silent
-        now = loop.time()
-        self._total_at = total_at
-        self._first_at = now + (timeouts.first_byte or inf)
-        self._silent_at = now + (silent_s or inf)
-        due = min(total_at, self._first_at, self._silent_at)
-        if due < connection.rings_at:
-            connection.watch(due)
+    received: int = 0
+    """Bytes of the answer that arrived, its head and its framing among them."""
+    paused: bool = False
+    """Whether the socket is not read because the caller is slow."""
+    in_bulk: bool = False
+    """Whether a sink takes what arrives, much of it at once."""
+    complete: bool = False
+    error: Exception | None = None
+    """What ended the call early. Copies are raised: a traceback would reference the error itself.
+    """
 
     # What the caller does
 
@@ -245,7 +226,6 @@ class IncomingResponse:
         self.status = status
         self.raw_headers = headers
         self.has_head = True
-        self._on_silent = None
         # A caller that was cancelled has cancelled what it waits for.
         if not self.head.done():
             self.head.set_result(None)

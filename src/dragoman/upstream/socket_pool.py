@@ -77,7 +77,7 @@ class SocketPool:
                 return None
             incoming = begin(connection)
             message = message or call.message(None) or b""
-            connection.begin(incoming, call, message, use.reserve, request.timeouts.idle)
+            connection.begin(call, message, use.reserve, request.timeouts.idle)
             use.on_begin(call, partial(connection.send_more, incoming))
             try:
                 error = await incoming.head

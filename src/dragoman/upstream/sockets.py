@@ -59,17 +59,15 @@ class SocketConnection(ClientSocket, Carrier):
 
     def begin(
         self,
-        incoming: IncomingResponse,
         call: SocketCall,
         message: bytes,
         reserve: Callable[[int], None],
         idle_s: float,
     ) -> None:
-        """Send the message of a call; its answer goes to `incoming`. `reserve` is that of its use;
+        """Send the message of a call, of which an answer is expected. `reserve` is that of its use;
         the call fails after `idle_s` seconds within the answer without any byte (0: never)."""
-        assert self._incoming is None, "one response at a time"
         self._reserve, self._reserved = reserve, SMALL
-        self._incoming, self._call, self.context = incoming, call, None
+        self._call, self.context = call, None
         self._idle_s, self._heard_at = idle_s, self._clock.loop.time()
         self._send_message(message)
         if self._watch is None:
