@@ -58,6 +58,18 @@ def test_a_trailer_is_no_header(gateway: RunningGateway, api: str) -> None:
         assert text_of(api, answer)
 
 
+def test_a_head_that_is_not_served_is_refused_in_the_shape_of_its_client(
+    gateway: RunningGateway,
+) -> None:
+    """Which a header tells, where the path does not."""
+    with Connection(gateway.base_url) as connection:
+        headers = {"host": "not a host", "anthropic-version": "2023-06-01"}
+        connection.send("GET", "/nowhere", headers=headers)
+        answer = connection.answer()
+    assert answer.status == 400
+    assert json.loads(answer.body)["type"] == "error"
+
+
 def resident(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):

@@ -397,7 +397,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _give_up(self, request: Request) -> None:
         """The application returned without finishing its answer."""
-        if not request.status:
+        if not request.begun:
             request.respond(*self.context.refuse(Problem.FAILED, request.path, request.headers))
         elif request.is_chunked or request.is_measured:
             # The framing shows the client that the rest is missing.
@@ -423,7 +423,7 @@ class Connection(asyncio.BufferedProtocol):
     def head(self, request: Request, status: int, lines: bytes, framing: bytes) -> bytes:
         """The head of an answer, which says whether another request may follow."""
         context = self.context
-        if context.draining or context.crowded or not (request.complete or self._can_skip(request)):
+        if context.closing or not (request.complete or self._can_skip(request)):
             request.keep_alive = False
         if not request.keep_alive:
             last = b"connection: close\r\n\r\n"

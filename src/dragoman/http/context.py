@@ -38,9 +38,8 @@ class Context:
         "app",
         "budget",
         "buffer",
-        "crowded",
+        "closing",
         "date",
-        "draining",
         "forget",
         "limits",
         "loop",
@@ -79,10 +78,9 @@ class Context:
         self.turns = Turns(self.loop)
         self.requests: dict[Request, asyncio.Task[None]] = {}
         """Those whose application has not returned, and their tasks."""
-        self.draining = False
-        """Whether the server is shutting down."""
-        self.crowded = False
-        """Whether clients wait to be accepted: then each connection is closed after its answer."""
+        self.closing = False
+        """Whether each connection is closed after its answer: the server is shutting down, or
+        clients wait to be accepted."""
         self.set_date()
 
     def set_date(self) -> None:

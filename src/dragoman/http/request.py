@@ -65,9 +65,8 @@ class Request(Struct, eq=False):
 
     `headers` have lower-case names. `path` is decoded, `query` is not. `address` is that of the
     connection's other end, empty for a Unix socket. `complete` says that all of the body is there;
-    `gone` that the client left before it was answered, after which whatever is sent goes nowhere;
-    `status` is that of the answer, 0 before there is one. `connection` is None once the answer is
-    whole, or the client has left.
+    `gone` that the client left before it was answered, after which whatever is sent goes nowhere.
+    `connection` is None once the answer is whole, or the client has left.
 
     An application gives one answer: either `respond`, or `start`, any number of `try_write` and
     `write`, and `end`. `on_gone`, where it is set, is called when the client leaves before that.
@@ -95,7 +94,8 @@ class Request(Struct, eq=False):
     """Whether the client waits for `100 Continue`."""
     complete: bool = False
     gone: bool = False
-    status: int = 0
+    begun: bool = False
+    """Whether a part of the answer went out."""
     on_gone: Callable[[], object] | None = None
     received: int = 0
     """Bytes of the body that came."""
@@ -306,7 +306,6 @@ class Request(Struct, eq=False):
         """Give a whole answer, in one write. `lines` are its headers, each with its line end, but
         for those of its length and of the connection."""
         connection = self.connection
-        self.status = status
         if connection is None:
             return
         length = b"content-length: %d\r\n" % len(body)
@@ -327,7 +326,6 @@ class Request(Struct, eq=False):
         """Begin an answer that comes in pieces, of `length` bytes in all, None if that is not yet
         determined. Its head goes out with the first piece."""
         connection = self.connection
-        self.status = status
         if connection is None:
             return
         framing = b""
@@ -345,43 +343,32 @@ class Request(Struct, eq=False):
     def try_write(self, data: bytes) -> bool:
         """Send a piece of the answer, not empty, if that takes no waiting; else False."""
         connection = self.connection
-        if connection is None or self._head or connection.sending.paused:
+        if connection is None or not self.begun or connection.sending.paused:
             return False
         transport = connection.transport
         assert transport is not None
-        if self.is_chunked:
-            transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-        elif not self.is_measured:
-            return False
-        elif self.method != "HEAD":
-            self._promised -= len(data)
-            transport.write(data)
+        transport.write(
+            b"%x\r\n%b\r\n" % (len(data), data) if self.is_chunked else self._framed(data)
+        )
         return True
 
     async def write(self, data: bytes) -> None:
         """Send a piece of the answer; waits while the client reads too slowly."""
         connection = self.connection
-        if connection is None:
-            return
-        self._send(
-            connection, b"%x\r\n%b\r\n" % (len(data), data) if self.is_chunked else data, data
-        )
-        if connection.sending.paused:
-            await connection.sending.drained()
+        if connection is not None:
+            self._send(connection, data)
+            if connection.sending.paused:
+                await connection.sending.drained()
 
     def end(self, data: bytes = b"") -> None:
         """Send the last piece of the answer."""
         connection = self.connection
         if connection is None:
             return
-        if self.is_chunked:
-            last = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if data else _LAST_CHUNK
-            self._send(connection, last, last)
-        else:
-            self._send(connection, data, data)
-            if self.is_measured and self._promised and self.method != "HEAD":
-                # The end of the connection shows that some of it is missing.
-                self.keep_alive = False
+        self._send(connection, data, _LAST_CHUNK if self.is_chunked else b"")
+        if self.is_measured and self._promised and self.method != "HEAD":
+            # The end of the connection shows that some of it is missing.
+            self.keep_alive = False
         connection.answered(self)
 
     def switch_to(self, upgraded: UpgradedConnection) -> asyncio.Transport:
@@ -395,9 +382,8 @@ class Request(Struct, eq=False):
         """
         if self.connection is None:
             raise ClientGone
-        if not self.wants_upgrade or self.status or not self.complete:
+        if not self.wants_upgrade or self.begun or not self.complete:
             raise RuntimeError("the connection cannot be switched")
-        self.status = 101
         connection, self.connection = self.connection, None
         try:
             return connection.switch_to(upgraded)
@@ -405,10 +391,18 @@ class Request(Struct, eq=False):
             connection.abort()
             raise
 
-    def _send(self, connection: Link, framed: bytes, data: bytes) -> None:
-        head, self._head = self._head, b""
+    def _send(self, connection: Link, data: bytes, last: bytes = b"") -> None:
+        framed = self._framed(data) + last
+        if not self.begun:
+            self.begun, framed = True, self._head + framed
+        if framed:
+            connection.sending.write(framed)
+
+    def _framed(self, data: bytes) -> bytes:
+        """A piece of the answer as it is sent."""
+        if self.is_chunked:
+            return b"%x\r\n%b\r\n" % (len(data), data) if data else data
+        if self.method == "HEAD":
+            return b""
         self._promised -= len(data)
-        if self.method == "HEAD" or not data:
-            framed = b""
-        if head or framed:
-            connection.sending.write(head + framed)
+        return data

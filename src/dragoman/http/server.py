@@ -191,7 +191,7 @@ class Server:
         if context is None:
             return
         self.close_listening()
-        context.draining = True
+        context.closing = True
         # The head of an answer under way did not say that it is the last: the next request may have
         # been sent, and would be reset.
         idle_s = min(self.limits.idle_s or inf, GRACE_S)
@@ -265,7 +265,7 @@ class Server:
     def _accept_on(self, context: Context) -> None:
         if not self._accepting and self._listeners:
             self._accepting = True
-            context.crowded = False
+            context.closing = False
             for listener in self._listeners:
                 context.loop.add_reader(listener.sock, self._accept, listener.sock)
 
@@ -364,7 +364,7 @@ class Server:
         there is room: those that wait longest without a request give way, a few at a time, and
         others are closed with their answer."""
         self._accept_off(context)
-        context.crowded = True
+        context.closing = True
         before = context.loop.time() - GRACE_S
         waiting = sorted(self._idle_since(before), key=lambda connection: connection.waits_since)
         for connection in waiting[: max(1, self._most // 32)]:
