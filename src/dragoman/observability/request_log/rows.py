@@ -4,7 +4,7 @@ answer, and no key."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -147,12 +147,12 @@ class DetailRow(ListRow, frozen=True, kw_only=True):
 
 def entry_of(request: FinishedRequest) -> Entry:
     """The entry of a request in the log."""
-    record, usage = request.record, request.record.usage
-    ms = _ms(request.seconds)
-    cost = record.cost
-    kinds = tuple(dict.fromkeys(str(loss.kind) for loss in record.losses))
+    record, usage, losses = request.record, request.record.usage, request.record.losses
+    ms = round(request.seconds * 1000, 1)
+    cost, head = record.cost, request.first_byte_s
+    kinds = tuple(dict.fromkeys([str(loss.kind) for loss in losses]))
     client = client_of(request.user_agent)
-    first = record.first_at - record.started if record.first_at else None
+    first = round((record.first_at - record.started) * 1000, 1) if record.first_at else None
     why = {}
     if usage is None:
         why["usage"] = "not_told"
@@ -174,12 +174,12 @@ def entry_of(request: FinishedRequest) -> Entry:
         account=record.account,
         attempts=record.attempts,
         ms=ms,
-        first_ms=None if first is None else _ms(first),
+        first_ms=first,
         usage=usage,
         estimated=record.estimated,
         cost_usd=None if cost is None else dollars(cost),
         loss_kinds=kinds,
-        losses_total=len(record.losses),
+        losses_total=len(losses),
         error=record.error,
         refusal=record.refusal[:_LONGEST],
         limit=record.limit,
@@ -190,9 +190,9 @@ def entry_of(request: FinishedRequest) -> Entry:
         protocol=request.protocol,
         user_agent=request.user_agent[:_LONGEST].decode("latin-1"),
         address=record.address,
-        queue_ms=_ms(record.queue_s),
-        head_ms=None if request.first_byte_s is None else _ms(request.first_byte_s),
-        tried=tuple(_attempts(request)),
+        queue_ms=round(record.queue_s * 1000, 1),
+        head_ms=None if head is None else round(head * 1000, 1),
+        tried=_attempts(request),
         in_vain=len(record.in_vain),
         accounts=record.accounts or None,
         conversation=record.conversation,
@@ -200,8 +200,10 @@ def entry_of(request: FinishedRequest) -> Entry:
         finish=record.finish,
         exceeded=tuple(record.exceeded),
         losses=tuple(
-            LossRow(loss.path[:_LONGEST], loss.kind, loss.detail[:_LONGEST])
-            for loss in record.losses[:_MOST_LOSSES]
+            [
+                LossRow(loss.path[:_LONGEST], loss.kind, loss.detail[:_LONGEST])
+                for loss in losses[:_MOST_LOSSES]
+            ]
         ),
         trace_id=f"{record.trace_id:032x}" if record.trace_id else "",
         why=why,
@@ -237,18 +239,18 @@ def _chosen_from(record: Record) -> ChosenFrom | None:
 
 def count_losses(
     request: FinishedRequest,
+    client: str,
     protocol: str,
     counts: dict[LossKey, LossCount],
     known: set[str],
     most: int,
 ) -> None:
-    """Count the losses of a request, toward an upstream that speaks `protocol`. At most `most`
-    paths are counted separately: those in `known` and the next ones."""
+    """Count the losses of a request of `client`, toward an upstream that speaks `protocol`. At
+    most `most` paths are counted separately: those in `known` and the next ones."""
     record = request.record
     if not record.model or not protocol:
         return
     slot = int(request.at) // LOSS_SLOT_S * LOSS_SLOT_S
-    client = client_of(request.user_agent)
     pair = f"{request.protocol}>{protocol}"
     refused = record.error == "invalid_request" and bool(record.losses)
     _one_more(counts, LossKey(slot, client, pair, "", "", "", record.caller), request, refused)
@@ -278,6 +280,7 @@ def folded(loss: Loss) -> str:
     return _INDEX.sub("[]", loss.path)[:_LONGEST]
 
 
+@lru_cache(1024)
 def client_of(user_agent: bytes) -> str:
     """The name of a client, from its user agent: the text before its version."""
     text = user_agent[:_LONGEST].decode("latin-1")
@@ -288,25 +291,25 @@ def client_of(user_agent: bytes) -> str:
     return _CLIENTS.get(name, name) or NO_CLIENT
 
 
-def _attempts(request: FinishedRequest) -> Sequence[Attempt]:
+def _attempts(request: FinishedRequest) -> tuple[Attempt, ...]:
     """The attempts in their order, on the clock of the request."""
     record = request.record
     began_at = request.at - request.seconds
     tried = [_failed(one, began_at) for one in record.failed]
-    if record.attempts > len(record.failed) and record.sent_at:
+    if record.attempts > len(tried) and record.sent_at:
         tried.append(
             Attempt(
                 upstream=record.upstream,
                 account=record.account,
                 model=record.upstream_model[:_LONGEST],
                 status=request.status if record.error != CLIENT_GONE else 0,
-                start_ms=_ms(record.sent_at - record.started),
-                end_ms=_ms(request.seconds),
+                start_ms=round((record.sent_at - record.started) * 1000, 1),
+                end_ms=round(request.seconds * 1000, 1),
                 bytes_up=record.bytes_up or None,
                 bytes_down=record.bytes_down or None,
             )
         )
-    return tried
+    return tuple(tried)
 
 
 def _failed(one: FailedAttempt, began_at: float) -> Attempt:
@@ -327,7 +330,3 @@ def _failed(one: FailedAttempt, began_at: float) -> Attempt:
         bytes_up=one.bytes_up or None,
         bytes_down=one.bytes_down or None,
     )
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 1)

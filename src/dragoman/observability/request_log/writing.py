@@ -159,9 +159,10 @@ class RequestLog:
             self._paths_of, self._paths = slot, set()
         try:
             for number, request in enumerate(batch, 1):
-                entries.append(entry_of(request))
-                protocol = self._protocols.get(request.record.upstream, "")
-                count_losses(request, protocol, losses, self._paths, _MOST_PATHS)
+                entry = entry_of(request)
+                entries.append(entry)
+                protocol = self._protocols.get(entry.upstream, "")
+                count_losses(request, entry.client, protocol, losses, self._paths, _MOST_PATHS)
                 if number % _AT_ONCE == 0:
                     time.sleep(0)
             began = time.perf_counter()
