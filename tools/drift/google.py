@@ -5,8 +5,8 @@ from __future__ import annotations
 from dragoman.protocols.finish_words import FAILURE_WORDS
 from dragoman.protocols.google_generate_content import (
     answer_shapes,
-    finish_reader,
-    usage_reader,
+    finish,
+    usage,
     wire,
 )
 from dragoman.protocols.reading import members_of
@@ -28,15 +28,15 @@ _PART = Object(
 )
 _FINISH = Vocabulary(
     wire.FILTERS
-    | finish_reader.OF_REQUEST
-    | {finish_reader.STOPPED, finish_reader.CONTINUED, "MAX_TOKENS"}
+    | finish.OF_REQUEST
+    | {finish.STOPPED, finish.CONTINUED, "MAX_TOKENS"}
     # Failures of the model, which are errors.
     | {word.upper() for word in FAILURE_WORDS}
     | {"NO_IMAGE", "IMAGE_OTHER"}
 )
 _TRAFFIC = Vocabulary(
     # Those without a tier of their own have the usual one.
-    frozenset(usage_reader._TIERS) | {"ON_DEMAND", "ON_DEMAND_OFFPEAK", "PROVISIONED_THROUGHPUT"}
+    frozenset(usage._TIERS) | {"ON_DEMAND", "ON_DEMAND_OFFPEAK", "PROVISIONED_THROUGHPUT"}
 )
 _GROUNDING = named(
     # What the vendor wants shown on pages, and how sure it is.
@@ -66,7 +66,7 @@ ANSWER = Object(
             members_of(answer_shapes.Feedback), {"blockReason": Vocabulary(wire.BLOCKS)}
         ),
         "usageMetadata": named(
-            usage_reader.COUNTS | {"cachedContentTokenCount", *usage_reader.COUNTED_BY_KIND},
+            usage.COUNTS | {"cachedContentTokenCount", *usage.COUNTED_BY_KIND},
             trafficType=_TRAFFIC,
         ),
     },

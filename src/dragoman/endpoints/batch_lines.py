@@ -22,7 +22,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.bound_ids import MOST_NAMED, named_in
-from dragoman.protocols.google_generate_content.usage_reader import read_usage
+from dragoman.protocols.google_generate_content.usage import read_usage
 from dragoman.protocols.limits import lowered_to
 from dragoman.protocols.numbers import token_count
 from dragoman.protocols.raw import join_object

@@ -53,7 +53,7 @@ def is_read_whole(schema: Raw) -> bool:
     return _ODD.search(bytes(schema)) is None
 
 
-def read_schema(schema: JsonObject) -> tuple[JsonObject, list[str]]:
+def readable_schema(schema: JsonObject) -> tuple[JsonObject, list[str]]:
     """The schema with all that the services read of it in the members that they read, and the
     members that they ignore, in order."""
     ignored: set[str] = set()
@@ -145,7 +145,7 @@ def openapi_schema(schema: JsonObject) -> tuple[JsonObject, list[str]]:
     """The schema in the subset of OpenAPI, and the members that were left out or moved into a
     description."""
     changed: set[str] = set()
-    read, _ = read_schema(schema)
+    read, _ = readable_schema(schema)
     return _openapi(read, read, changed, ()), sorted(changed)
 
 

@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-UNKNOWN_TYPE: Final = "of a type that is not known here"
-"""The detail of the loss."""
+from dragoman.canonical.blocks import Foreign
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import Extra
+
+_LONGEST_TYPE: Final = 64
 
 _TEXTS: Final = ("content", "text", "summary", "output", "message", "refusal", "thinking")
 """Members with text, or with parts that have some."""
+
+
+def unknown_block(
+    origin: str, kind: str, value: Any, path: str, extras: list[Extra], loss: LossKind
+) -> Foreign:
+    """The block of an item or block of an unknown type, of which the text is read, and which is
+    among the extras; `loss` is the kind of loss if it is left out."""
+    extras.append(Extra(path, value, LossKind.KNOB, "of a type that is not known here"))
+    said = text_in(value)
+    return Foreign(
+        origin=origin, type=kind[:_LONGEST_TYPE], raw=value, loss=loss, text=said, path=path
+    )
 
 
 def text_in(value: Any) -> str:

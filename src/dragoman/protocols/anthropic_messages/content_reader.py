@@ -38,7 +38,7 @@ from dragoman.canonical.requests import Extra
 from dragoman.protocols.anthropic_messages import shapes, wire
 from dragoman.protocols.anthropic_messages.web_search import Searches
 from dragoman.protocols.reading import carried_object, report_lost
-from dragoman.protocols.unknown_text import UNKNOWN_TYPE, text_in
+from dragoman.protocols.unknown_text import unknown_block
 
 _FOREIGN = {
     "user": frozenset(wire.FOREIGN_BLOCKS),
@@ -103,11 +103,8 @@ class BlockReader(Struct, eq=False):
             if place != "assistant":
                 raise InvalidRequest.at(f"{path}.type", "is not a known content block")
             # The vendor made it, and the conversation has it for ever.
-            self._extras.append(Extra(path, block.value, LossKind.KNOB, UNKNOWN_TYPE))
-            text, loss = text_in(block.value), LossKind.KNOB
-            return Foreign(
-                origin=wire.NAME, type=kind[:64], raw=block.value, loss=loss, text=text, path=path
-            )
+            loss, extras = LossKind.KNOB, self._extras
+            return unknown_block(wire.NAME, kind, block.value, path, extras, loss)
         self._searches = self._searches or Searches(self._sealer)
         means = self._searches.meaning(kind, block.value)
         loss = wire.FOREIGN_BLOCKS[kind]

@@ -20,8 +20,8 @@ from dragoman.protocols.google_generate_content.answer_shapes import (
 )
 from dragoman.protocols.google_generate_content.error_reader import fault_of
 from dragoman.protocols.google_generate_content.errors import is_own_error
-from dragoman.protocols.google_generate_content.finish_reader import OF_REQUEST
-from dragoman.protocols.google_generate_content.usage_reader import merge_usage, read_usage
+from dragoman.protocols.google_generate_content.finish import OF_REQUEST
+from dragoman.protocols.google_generate_content.usage import merge_usage, read_usage
 from dragoman.protocols.matching import Read, Run, Watch
 from dragoman.sse import Frame, encode
 

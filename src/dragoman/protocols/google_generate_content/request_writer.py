@@ -14,8 +14,8 @@ from dragoman.protocols.google_conversation import write_conversation
 from dragoman.protocols.google_generate_content import wire
 from dragoman.protocols.google_generate_content.content_writer import PartWriter
 from dragoman.protocols.google_generate_content.thinking import write_thinking
-from dragoman.protocols.google_generate_content.tools_writer import write_tools
-from dragoman.protocols.google_schemas import openapi_schema, read_schema
+from dragoman.protocols.google_generate_content.tools import write_tools
+from dragoman.protocols.google_schemas import openapi_schema, readable_schema
 from dragoman.protocols.google_settings import drop_the_rest, service_tier, write_labels
 from dragoman.protocols.request_settings import NO_SCHEMA, NOT_TAKEN, RequestSettings
 
@@ -125,7 +125,7 @@ def _write_format(
         return
     config["responseMimeType"] = _JSON
     if own.google_json_schema:
-        member, (schema, changed) = "responseJsonSchema", read_schema(shape.schema)
+        member, (schema, changed) = "responseJsonSchema", readable_schema(shape.schema)
     else:
         member, (schema, changed) = "responseSchema", openapi_schema(shape.schema)
     if changed:

@@ -56,7 +56,7 @@ from dragoman.protocols.google_generate_content.answer_shapes import (
     is_empty,
 )
 from dragoman.protocols.google_generate_content.error_reader import fault_of
-from dragoman.protocols.google_generate_content.finish_reader import (
+from dragoman.protocols.google_generate_content.finish import (
     CONTINUED,
     STOPPED,
     blocked,
@@ -70,7 +70,7 @@ from dragoman.protocols.google_generate_content.grounding import (
     sources_of,
     unread,
 )
-from dragoman.protocols.google_generate_content.usage_reader import (
+from dragoman.protocols.google_generate_content.usage import (
     COUNTS,
     merge_usage,
     read_usage,

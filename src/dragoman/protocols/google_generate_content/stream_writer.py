@@ -56,7 +56,7 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.google_generate_content import wire
 from dragoman.protocols.google_generate_content.errors import error_frame
 from dragoman.protocols.google_generate_content.finish import write_block, write_finish
-from dragoman.protocols.google_generate_content.grounding_writer import Grounding
+from dragoman.protocols.google_generate_content.grounding import Grounding
 from dragoman.protocols.google_generate_content.output import (
     Chunks,
     Output,

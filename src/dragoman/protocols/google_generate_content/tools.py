@@ -1,8 +1,8 @@
-"""Reads the tools of a request and the choice among them."""
+"""The tools of a request and the choice among them, both ways."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw
@@ -11,19 +11,26 @@ from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import (
+    CustomTool,
     Extra,
     FunctionTool,
     HostedTool,
+    Request,
     SearchTool,
     Tool,
     ToolChoice,
     ToolRef,
 )
-from dragoman.protocols.fields import check_depth
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.fields import JsonObject, check_depth
+from dragoman.protocols.google_capabilities import GoogleCapabilities
 from dragoman.protocols.google_generate_content import shapes, wire
 from dragoman.protocols.google_generate_content.schema_reader import read_schema
+from dragoman.protocols.google_schemas import is_read_whole, openapi_schema, readable_schema
+from dragoman.protocols.google_tools import ToolWriter
 from dragoman.protocols.portable_schemas import carried_schema
 from dragoman.protocols.reading import carried_object, needed, report_lost
+from dragoman.protocols.tools import decoded
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {"searchTypes": ({}, {"webSearch": {}})}
 """Settings of a search that ask for nothing, by their names."""
@@ -110,3 +117,46 @@ def read_choice(given: shapes.ToolConfig | None, extras: list[Extra]) -> ToolCho
             extras.append(Extra(f"{path}.mode", config.mode, LossKind.KNOB, detail))
             return ToolChoice(mode="auto", allowed=allowed, path=path)
     raise InvalidRequest.at(f"{path}.mode", "must be one of AUTO, ANY, NONE, VALIDATED")
+
+
+class DeclarationWriter(ToolWriter):
+    """Writes the tools of one request."""
+
+    __slots__ = ()
+
+    origin: ClassVar[str] = wire.NAME
+    search: ClassVar[JsonObject] = {wire.SEARCH: {}}
+
+    def _parameters(self, tool: FunctionTool | CustomTool, schema: JsonObject | Raw) -> JsonObject:
+        if not self._own.google_json_schema:
+            fitted, changed = openapi_schema(decoded(schema))
+            if changed:
+                detail = f"the schema was fitted to the upstream's: {', '.join(changed)}"
+                self._lose(tool.path, LossKind.CONVERTED, detail)
+            return {"parameters": fitted}
+        if isinstance(schema, Raw) and is_read_whole(schema):
+            return {"parametersJsonSchema": schema}
+        return {"parametersJsonSchema": readable_schema(decoded(schema))[0]}
+
+
+def write_tools(request: Request, body: JsonObject, outbound: Outbound) -> None:
+    """Add `tools` and `toolConfig` to the body."""
+    written = DeclarationWriter(outbound).tools(request)
+    tools: list[JsonObject] = []
+    if written.functions:
+        tools.append({"functionDeclarations": written.functions})
+    tools += written.hosted
+    config: JsonObject = {}
+    is_cloud = outbound.capabilities.of(GoogleCapabilities).google_cloud
+    if written.functions and written.hosted and not is_cloud:
+        config["includeServerSideToolInvocations"] = True
+    choice = written.choice
+    if choice is not None:
+        calling: JsonObject = {"mode": choice.mode}
+        if choice.names:
+            calling["allowedFunctionNames"] = choice.names
+        config["functionCallingConfig"] = calling
+    if tools:
+        body["tools"] = tools
+    if config:
+        body["toolConfig"] = config

@@ -14,7 +14,7 @@ from dragoman.protocols.google_capabilities import GoogleCapabilities
 from dragoman.protocols.google_conversation import write_conversation
 from dragoman.protocols.google_interactions import wire
 from dragoman.protocols.google_interactions.step_writer import StepWriter, steps_of
-from dragoman.protocols.google_schemas import is_read_whole, read_schema
+from dragoman.protocols.google_schemas import is_read_whole, readable_schema
 from dragoman.protocols.google_settings import drop_the_rest, service_tier, write_labels
 from dragoman.protocols.google_thinking import is_shown, level_for, shows_unasked
 from dragoman.protocols.google_tools import Choice, ToolWriter
@@ -33,7 +33,7 @@ class FunctionWriter(ToolWriter):
     def _parameters(self, tool: FunctionTool | CustomTool, schema: JsonObject | Raw) -> JsonObject:
         if isinstance(schema, Raw) and is_read_whole(schema):
             return {"parameters": schema}
-        return {"parameters": read_schema(decoded(schema))[0]}
+        return {"parameters": readable_schema(decoded(schema))[0]}
 
     def _defer(self, tool: FunctionTool | CustomTool, declared: JsonObject) -> None:
         declared["defer_loading"] = True
@@ -135,7 +135,7 @@ def _write_format(body: JsonObject, settings: RequestSettings) -> None:
         if not settings.capabilities.structured_output:
             settings.lose("output_format", LossKind.CONTENT, NO_SCHEMA)
             return
-        schema, changed = read_schema(asked.schema)
+        schema, changed = readable_schema(asked.schema)
         if changed:
             detail = f"the upstream does not enforce all of the schema: {', '.join(changed)}"
             settings.lose("output_format", LossKind.CONVERTED, detail)

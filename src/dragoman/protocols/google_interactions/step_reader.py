@@ -37,7 +37,7 @@ from dragoman.protocols.google_media import source_of, standard_base64
 from dragoman.protocols.google_signatures import read_signature
 from dragoman.protocols.raw import is_text, text_of
 from dragoman.protocols.reading import Reader, carried_object, carried_value, needed, report_lost
-from dragoman.protocols.unknown_text import UNKNOWN_TYPE, text_in
+from dragoman.protocols.unknown_text import unknown_block
 
 _items = Reader(list[shapes.Item])
 _contents = Reader(list[shapes.Content])
@@ -175,15 +175,7 @@ class StepReader(Struct, eq=False):
             means = _searches(value) if kind in (wire.SEARCH_CALL, wire.SEARCH_RESULT) else None
             block = Foreign(origin=wire.NAME, type=kind, raw=value, means=means, path=path)
         else:
-            self._extras.append(Extra(path, value, LossKind.KNOB, UNKNOWN_TYPE))
-            block = Foreign(
-                origin=wire.NAME,
-                type=kind[:64],
-                raw=value,
-                loss=LossKind.KNOB,
-                text=text_in(value),
-                path=path,
-            )
+            block = unknown_block(wire.NAME, kind, value, path, self._extras, LossKind.KNOB)
         self._add("assistant", [block], path)
 
     # --- content --------------------------------------------------------------------------------
@@ -195,19 +187,9 @@ class StepReader(Struct, eq=False):
         for number, part in enumerate(given):
             at = path if is_one else f"{path}[{number}]"
             if isinstance(part, shapes.UnknownContent):
-                self._extras.append(Extra(at, part.value, LossKind.KNOB, UNKNOWN_TYPE))
                 check_depth(part.value, at)
-                kind, text = part.kind[:64], text_in(part.value)
-                blocks.append(
-                    Foreign(
-                        origin=wire.NAME,
-                        type=kind,
-                        raw=part.value,
-                        loss=LossKind.CONTENT,
-                        text=text,
-                        path=at,
-                    )
-                )
+                kind, value, loss = part.kind, part.value, LossKind.CONTENT
+                blocks.append(unknown_block(wire.NAME, kind, value, at, self._extras, loss))
                 continue
             report_lost(part, at, self._extras)
             if isinstance(part, shapes.ImageContent):

@@ -56,7 +56,7 @@ from dragoman.protocols.reading import (
     report_lost,
     text,
 )
-from dragoman.protocols.unknown_text import UNKNOWN_TYPE, text_in
+from dragoman.protocols.unknown_text import unknown_block
 
 Role: TypeAlias = Literal["assistant", "user", "system", "developer", "tool"]
 """Whose an item is; what answers a call is the `tool`'s, in a turn of the user."""
@@ -145,12 +145,8 @@ class ItemReader(Struct, eq=False):
             return "assistant" if kind in wire.FOREIGN_ASSISTANT_ITEMS else "tool", (known,)
         # A conversation has the items that the vendor adds for ever, so they never refuse a
         # request: other upstreams are given the text in them.
-        self._extras.append(Extra(path, value, LossKind.KNOB, UNKNOWN_TYPE))
+        block = unknown_block(wire.NAME, kind, value, path, self._extras, LossKind.KNOB)
         is_users = value.get("role") in _USERS or kind.endswith(("_output", "_result"))
-        loss, said = LossKind.KNOB, text_in(value)
-        block = Foreign(
-            origin=wire.NAME, type=kind[:64], raw=value, loss=loss, text=said, path=path
-        )
         return "tool" if is_users else "assistant", (block,)
 
     def _trigger(self, value: JsonObject, path: str) -> _Read:
