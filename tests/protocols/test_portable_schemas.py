@@ -47,11 +47,11 @@ def test_any_other_schema_is_looked_at_as_a_whole(schema: bytes) -> None:
 
 
 COMPLETE = [
-    b'{"type":"object","properties":{}}',
     b'{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}',
 ]
 PLAIN = [
     b'{"type":"object"}',
+    b'{"type":"object","properties":{}}',
     b'{"type":"object","properties":{"a":{"type":"array"}}}',
     b'{"type":"object","properties":{"\\u0061":{"type":"\\u0061rray"}}}',
 ]

@@ -118,7 +118,8 @@ class ToolWriter:
             description, schema = function
         else:
             description, schema = tool.description, object_schema(tool, self._outbound)
-            drop_mark(tool, self._outbound)
+            if tool.cache is not None:
+                drop_mark(tool, self._outbound)
         declared: JsonObject = {
             "name": self._outbound.names.outward(tool.name, tool.namespace),
         }
@@ -126,8 +127,7 @@ class ToolWriter:
             self._defer(tool, declared)
         if description:
             declared["description"] = description
-        given = decoded(schema)
-        if given.get("properties") or not given.keys() <= _SAYING_NOTHING:
+        if _has_arguments(tool, schema):
             # The empty object of a tool without arguments is refused by older services.
             declared |= self._parameters(tool, schema)
         return self._outbound.with_unknown(declared, tool.path)
@@ -204,6 +204,14 @@ class ToolWriter:
         if len(offered) < len(names):
             self._lose(choice.path, LossKind.CONTENT, NOT_OFFERED)
         return offered
+
+
+def _has_arguments(tool: FunctionTool | CustomTool, schema: JsonObject | Raw) -> bool:
+    """Whether the schema of a tool's arguments says anything."""
+    if isinstance(tool, FunctionTool) and tool.traits is not None and tool.traits.is_complete:
+        return True
+    given = decoded(schema)
+    return bool(given.get("properties")) or not given.keys() <= _SAYING_NOTHING
 
 
 _SAYING_NOTHING = frozenset(

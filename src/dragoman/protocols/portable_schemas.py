@@ -101,7 +101,7 @@ def _traits(text: bytes) -> SchemaTraits:
     return SchemaTraits(
         is_shallow=text.count(b"{") + text.count(b"[") <= MAX_DEPTH,
         is_plain=is_plain,
-        is_complete=is_plain and names is not None and not is_escaped and b'"array"' not in text,
+        is_complete=is_plain and bool(names) and not is_escaped and b'"array"' not in text,
         has_legal_names=not is_escaped
         and text.count(b'"properties"') <= 1
         and all(map(_LEGAL.fullmatch, names or ())),

@@ -9,6 +9,8 @@ from dragoman.canonical.blocks import Foreign
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra
 
+UNKNOWN_TYPE: Final = "of a type that is not known here"
+"""The detail of the loss."""
 _LONGEST_TYPE: Final = 64
 
 _TEXTS: Final = ("content", "text", "summary", "output", "message", "refusal", "thinking")
@@ -20,7 +22,7 @@ def unknown_block(
 ) -> Foreign:
     """The block of an item or block of an unknown type, of which the text is read, and which is
     among the extras; `loss` is the kind of loss if it is left out."""
-    extras.append(Extra(path, value, LossKind.KNOB, "of a type that is not known here"))
+    extras.append(Extra(path, value, LossKind.KNOB, UNKNOWN_TYPE))
     said = text_in(value)
     return Foreign(
         origin=origin, type=kind[:_LONGEST_TYPE], raw=value, loss=loss, text=said, path=path
