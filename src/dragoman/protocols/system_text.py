@@ -37,16 +37,21 @@ def place_system_text(request: Request, outbound: Outbound, *, takes_late: bool 
     leading = len([*takewhile(lambda turn: turn.role in SYSTEM_ROLES, request.turns)])
     instructions = list(request.instructions)
     turns: list[Turn] = []
-    for number, turn in enumerate(request.turns):
+    for turn in request.turns[:leading]:
+        texts, rest = _texts(turn.blocks)
+        instructions += texts
+        turns += [replace(turn, blocks=rest)] if rest else ()
+        lose_name(turn, outbound)
+    later = request.turns[leading:]
+    if SYSTEM_ROLES.isdisjoint(map(_role, later)):
+        turns += later
+        later = ()
+    for turn in later:
         if turn.role not in SYSTEM_ROLES:
             turns.append(turn)
             continue
         texts, rest = _texts(turn.blocks)
-        if number < leading:
-            instructions += texts
-            turns += [replace(turn, blocks=rest)] if rest else ()
-            lose_name(turn, outbound)
-        elif mode == "hoist":
+        if mode == "hoist":
             instructions += texts
             turns += [replace(turn, role="user", blocks=rest)] if rest else ()
             _report(turn, outbound, "a late system message moved to the front")

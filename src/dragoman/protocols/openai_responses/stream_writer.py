@@ -74,7 +74,7 @@ from dragoman.protocols.openai_responses.response_object import (
 )
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.protocols.openai_responses.usage import write_usage
-from dragoman.protocols.openai_responses.web_search import tool_usage, wants_sources
+from dragoman.protocols.openai_responses.web_search import SOURCES, tool_usage
 from dragoman.sse import COMMENT, DONE, encode
 
 
@@ -89,6 +89,7 @@ class ResponsesWriter:
         "_echo",
         "_frames",
         "_head",
+        "_included",
         "_item",
         "_ledger",
         "_mint",
@@ -104,7 +105,6 @@ class ResponsesWriter:
         "_state",
         "_text",
         "_usage",
-        "_wants_sources",
     )
 
     def __init__(self, reply: Reply, streamed: bool) -> None:
@@ -115,7 +115,7 @@ class ResponsesWriter:
         self._mint = reply.mint
         self._options = reply.options
         self._own = own = reply.options.of(ResponsesOptions)
-        self._wants_sources = wants_sources(reply)
+        self._included = source.get("include") or ()
         self._raw_as_summary = _raw_as_summary(own, reply)
         self._refused = False
         self._frames = Frames(is_silent=not streamed)
@@ -253,8 +253,9 @@ class ResponsesWriter:
             case Reasoning():
                 self._item = item = self._reasoning(block)
             case WebSearch():
+                with_sources = self._options.maps_searches and SOURCES in self._included
                 self._item = item = SearchItem.new(
-                    self._output, self._mint("ws_"), block, with_sources=self._wants_sources
+                    self._output, self._mint("ws_"), block, with_sources=with_sources
                 )
             case Foreign(origin=wire.NAME):
                 self._item = item = ForeignItem(self._output, block.raw)
@@ -307,9 +308,10 @@ class ResponsesWriter:
             self._item = item = MessageItem.new(self._output, self._mint("msg_"), phase)
             opened = item.begin()
         before = item.text
-        refuses = isinstance(head, Refusal)
-        self._refused = self._refused or refuses
-        opened += item.open_part("refusal" if refuses else "output_text")
+        kind = "output_text"
+        if isinstance(head, Refusal):
+            kind, self._refused = "refusal", True
+        opened += item.open_part(kind)
         if item.text is not before:
             self._block_start = 0
         return opened, item

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.canonical.blocks import WebSearch
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, HostedTool, Request, SearchTool, Tool
-from dragoman.protocols.base import Outbound, Reply
+from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.numbers import token_count
 from dragoman.protocols.openai_responses import shapes
@@ -158,13 +158,6 @@ def _action(query: str, sources: Iterable[str] | None) -> JsonObject:
     if sources is not None:
         action["sources"] = [{"type": "url", "url": url} for url in sources]
     return action
-
-
-def wants_sources(reply: Reply) -> bool:
-    """Whether the client asked for the URLs that a search found, and could be given them."""
-    if not reply.options.maps_searches:
-        return False
-    return SOURCES in (reply.request.source.get("include") or ())
 
 
 def searches_of(usage: Any) -> int | None:

@@ -272,20 +272,22 @@ def response_in(data: bytes) -> tuple[str, bytes]:
     return response.id or "", output
 
 
-def numbered(data: bytes, number: int) -> bytes:
-    """An event with this sequence number."""
+def changed(data: bytes, **members: Any) -> bytes:
+    """An event with these members; what is no event stays as it is."""
     try:
-        members = jsontext.members(data)
+        return to_json({**jsontext.members(data), **members})
     except JsonError:
         return data
-    return to_json({**members, "sequence_number": Raw(b"%d" % number)})
+
+
+def numbered(data: bytes, number: int) -> bytes:
+    """An event with this sequence number."""
+    return changed(data, sequence_number=number)
 
 
 def in_progress(created: bytes, number: int) -> bytes:
     """A `response.in_progress` event with the response object of the event `created`."""
-    members = jsontext.members(created)
-    changed = {"type": Raw(b'"response.in_progress"'), "sequence_number": Raw(b"%d" % number)}
-    return to_json({**members, **changed})
+    return changed(created, type="response.in_progress", sequence_number=number)
 
 
 def sequence_number(data: bytes) -> int:
@@ -299,8 +301,4 @@ def sequence_number(data: bytes) -> int:
 
 def with_headers(data: bytes, headers: Mapping[str, str]) -> bytes:
     """An event with additional headers, which HTTP would send before it."""
-    try:
-        members = jsontext.members(data)
-    except JsonError:
-        return data
-    return to_json({**members, "headers": dict(headers)})
+    return changed(data, headers=dict(headers))
