@@ -12,7 +12,7 @@ from dragoman.protocols.portable_schemas import carried_schema, portable, with_n
 
 
 def traits_of(schema: bytes) -> SchemaTraits:
-    _, traits = carried_schema(Raw(schema), "schema")
+    _, traits = carried_schema(Raw(schema), "", "schema")
     assert traits is not None
     return traits
 

@@ -247,7 +247,7 @@ def test_false_is_no_neutral_zero() -> None:
 
 @pytest.mark.parametrize("absent", [b'{"model":"m"}', b'{"model":"m","schema":null}'])
 def test_a_carried_object_may_be_absent(absent: bytes) -> None:
-    assert carried_object(QUESTION.read(absent, []).schema, "schema") is None
+    assert carried_object(QUESTION.read(absent, []).schema, "", "schema") is None
 
 
 @pytest.mark.parametrize(
@@ -256,12 +256,12 @@ def test_a_carried_object_may_be_absent(absent: bytes) -> None:
 )
 def test_what_cannot_be_carried_is_refused(value: str, problem: str) -> None:
     with pytest.raises(InvalidRequest, match=f"schema: {problem}"):
-        carried_object(Raw(value.encode()), "schema")
+        carried_object(Raw(value.encode()), "", "schema")
 
 
 def test_a_carried_object_keeps_its_bytes() -> None:
     wide = b'{"a":[' + b"[], " * 70 + b"[]]}"
-    carried = carried_object(Raw(wide), "schema")
+    carried = carried_object(Raw(wide), "", "schema")
     assert carried is not None
     assert bytes(carried) == wide
 

@@ -79,12 +79,12 @@ _root = decoder(_Root)
 _UNKNOWN: Final = SchemaTraits(False, False, False, False)
 
 
-def carried_schema(raw: Raw, path: str) -> tuple[Raw | None, SchemaTraits | None]:
+def carried_schema(raw: Raw, path: str, name: str) -> tuple[Raw | None, SchemaTraits | None]:
     """As `carried_object`, of the schema of a tool's arguments, with its traits. Clients send the
     same tools again and again, so the traits of the last schemas that are short are kept."""
     text = bytes(raw)
     traits = _kept_traits(text) if len(text) <= _LONGEST_KEPT else _traits(text)
-    if traits.is_shallow or carried_object(raw, path) is not None:
+    if traits.is_shallow or carried_object(raw, path, name) is not None:
         return raw, traits
     return None, None
 

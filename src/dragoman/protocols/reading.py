@@ -269,20 +269,21 @@ def carried_value(raw: Raw, path: str) -> Any:
         raise InvalidRequest.at(path, "is not valid JSON text") from None
 
 
-def carried_object(raw: Raw, path: str) -> Raw | None:
-    """An object that is carried as it is, as long as it is not nested too deeply; None if it is
-    absent or null.
+def carried_object(raw: Raw, path: str, name: str) -> Raw | None:
+    """The member `name` of what is at `path`: an object that is carried as it is, as long as it is
+    not nested too deeply; None if it is absent or null.
 
     Raises:
-        InvalidRequest: naming `path`.
+        InvalidRequest: naming the member.
     """
     text = bytes(raw)
     if not text.startswith(b"{"):
         if text in (b"", b"null"):
             return None
-        raise InvalidRequest.at(path, "must be an object")
+        raise InvalidRequest.at(_path((path, name)), "must be an object")
     if text.count(b"{") + text.count(b"[") > MAX_DEPTH:
-        check_depth(carried_value(raw, path), path)
+        at = _path((path, name))
+        check_depth(carried_value(raw, at), at)
     return raw
 
 

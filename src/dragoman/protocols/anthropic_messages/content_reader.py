@@ -189,7 +189,7 @@ class BlockReader(Struct, eq=False):
     def _tool_use(self, block: shapes.ToolUse, path: str) -> ToolCall:
         if block.caller is not None or block.toolset_name is not None:
             report_lost(block, path, self._extras)
-        arguments = carried_object(block.input, f"{path}.input")
+        arguments = carried_object(block.input, path, "input")
         if arguments is None:
             raise InvalidRequest.at(f"{path}.input", "is required")
         return ToolCall(

@@ -62,8 +62,13 @@ def read_tools(
 def _read_tool(tool: shapes.Tool, path: str, extras: list[Extra]) -> Tool:
     if tool.hosted is not None:
         return _read_hosted(tool.hosted, path)
-    report_lost(tool, path, extras)
-    schema, traits = carried_schema(tool.input_schema, f"{path}.input_schema")
+    if (
+        tool.allowed_callers is not None
+        or tool.eager_input_streaming is not None
+        or tool.input_examples is not None
+    ):
+        report_lost(tool, path, extras)
+    schema, traits = carried_schema(tool.input_schema, path, "input_schema")
     return FunctionTool(
         name=tool.name,
         description=tool.description,

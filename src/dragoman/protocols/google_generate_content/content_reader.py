@@ -252,7 +252,7 @@ class ContentReader(Struct, eq=False):
         call, at = part.function_call, f"{path}.functionCall"
         name = call.name or needed(call.name, at, "name")
         report_lost(call, at, self._extras)
-        carried = carried_object(call.args, f"{at}.args")
+        carried = carried_object(call.args, at, "args")
         arguments = "{}" if carried is None else bytes(carried).decode()
         return [ToolCall(id=self._calls.made(call), name=name, arguments=arguments, path=at)]
 
@@ -261,7 +261,7 @@ class ContentReader(Struct, eq=False):
         result, at = part.function_response, f"{path}.functionResponse"
         needed(result.name or result.id, at, "name")
         report_lost(result, at, self._extras)
-        carried = carried_object(result.response, f"{at}.response")
+        carried = carried_object(result.response, at, "response")
         response = {} if carried is None else jsontext.decode(carried)
         content, failed = _content_of(response, f"{at}.response")
         for number, inner in enumerate(result.parts or ()):

@@ -79,8 +79,8 @@ _TEXT = ("TEXT", "MODALITY_UNSPECIFIED")
 
 def _format(given: shapes.GenerationConfig, extras: list[Extra]) -> OutputFormat | None:
     kind = (given.response_mime_type or "").lower()
-    subset = carried_object(given.response_schema, f"{_CONFIG}.responseSchema")
-    schema = carried_object(given.response_json_schema, f"{_CONFIG}.responseJsonSchema")
+    subset = carried_object(given.response_schema, _CONFIG, "responseSchema")
+    schema = carried_object(given.response_json_schema, _CONFIG, "responseJsonSchema")
     if subset is not None and schema is not None:
         problem = "cannot stand beside responseJsonSchema"
         raise InvalidRequest.at(f"{_CONFIG}.responseSchema", problem)

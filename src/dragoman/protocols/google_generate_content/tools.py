@@ -58,8 +58,8 @@ def read_tools(given: list[shapes.Tool], extras: list[Extra]) -> tuple[Tool, ...
 
 def _function(given: shapes.FunctionDeclaration, path: str, extras: list[Extra]) -> FunctionTool:
     report_lost(given, path, extras)
-    schema, traits = carried_schema(given.parameters_json_schema, f"{path}.parametersJsonSchema")
-    subset = carried_object(given.parameters, f"{path}.parameters")
+    schema, traits = carried_schema(given.parameters_json_schema, path, "parametersJsonSchema")
+    subset = carried_object(given.parameters, path, "parameters")
     if schema is not None and subset is not None:
         raise InvalidRequest.at(f"{path}.parameters", "cannot stand beside parametersJsonSchema")
     read: dict[str, Any] | Raw | None = schema

@@ -205,7 +205,7 @@ def _tools(
             )
             continue
         report_lost(tool, path, extras)
-        schema, traits = carried_schema(tool.parameters, f"{path}.parameters")
+        schema, traits = carried_schema(tool.parameters, path, "parameters")
         tools.append(
             FunctionTool(
                 name=needed(tool.name, path, "name"),

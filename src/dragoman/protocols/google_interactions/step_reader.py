@@ -148,7 +148,7 @@ class StepReader(Struct, eq=False):
         if name in self._calls:
             raise InvalidRequest.at(f"{path}.id", "is that of another call")
         self._calls.add(name)
-        carried = carried_object(step.arguments, f"{path}.arguments")
+        carried = carried_object(step.arguments, path, "arguments")
         arguments = "{}" if carried is None else bytes(carried).decode()
         return ToolCall(
             id=name, name=needed(step.name, path, "name"), arguments=arguments, path=path

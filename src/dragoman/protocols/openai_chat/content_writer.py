@@ -43,15 +43,22 @@ class PartWriter(Struct, eq=False):
     _outbound: Outbound
     _marked: list[tuple[JsonObject, str]] = []
 
+    def text(self, block: Text) -> Piece:
+        """The piece of a text block; what it cannot express goes into the ledger."""
+        if block.annotations or block.logprobs or block.phase is not None:
+            self.report_text(block)
+        if block.cache is None and not self._outbound.unknown:
+            return block.text
+        return self._completed([block.text], block)[0]
+
     def pieces(self, block: Block) -> list[Piece]:
         """The pieces that express `block`; what they cannot express goes into the ledger."""
         if type(block) is Text:
-            # Most blocks are.
-            if block.annotations or block.logprobs or block.phase is not None:
-                self.report_text(block)
-            pieces: list[Piece] = [block.text]
-        else:
-            pieces = self._others(block)
+            return [self.text(block)]
+        return self._completed(self._others(block), block)
+
+    def _completed(self, pieces: list[Piece], block: Block) -> list[Piece]:
+        """The pieces of a block, with its unknown members and its cache mark."""
         if self._outbound.unknown and pieces:
             pieces[0] = self._with_unknown(pieces[0], block.path)
         if block.cache is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -37,6 +37,8 @@ from dragoman.protocols.openai_chat.reasoning import (
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.request_settings import GO_ON, GOES_ON
 from dragoman.protocols.system_text import place_system_text
+
+_BEFORE_CALLS: Final = "text is put before tool calls"
 
 
 def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
@@ -75,7 +77,7 @@ class _MessagesWriter(Struct, eq=False):
 
     def instructions(self, texts: Sequence[Text]) -> None:
         """The system texts given apart from the turns, as one leading message."""
-        pieces = [piece for text in texts if text.text for piece in self.parts.pieces(text)]
+        pieces = [self.parts.text(text) for text in texts if text.text]
         if pieces:
             content = _as_content(pieces)
             if self._outbound.capabilities.late_system != "message":
@@ -137,11 +139,10 @@ class _MessagesWriter(Struct, eq=False):
                 kind = LossKind.CONVERTED if prefix else LossKind.KNOB
                 self._lose(f"{block.path}.is_error", kind, "there is no field for it upstream")
         for inner in block.content:
-            written = self.parts.pieces(inner)
             if type(inner) is Text:
-                pieces += written
+                pieces.append(self.parts.text(inner))
                 continue
-            for piece in written:
+            for piece in self.parts.pieces(inner):
                 if _is_text(piece):
                     pieces.append(piece)
                     # Plain texts are pieces of one output; what was made into text stands apart.
@@ -183,22 +184,21 @@ class _MessagesWriter(Struct, eq=False):
         for block in turn.blocks:
             if type(block) is ToolCall:
                 calls.append(self._tool_call(block))
-                continue
-            if type(block) is Text:
-                if not block.text and block.cache is None:
-                    continue
+            elif type(block) is Text:
+                if block.text or block.cache is not None:
+                    if calls:
+                        self._lose(turn.path, LossKind.CONVERTED, _BEFORE_CALLS)
+                    pieces.append(self.parts.text(block))
             elif type(block) is Reasoning:
                 thoughts.append(block)
-                continue
             elif type(block) is Refusal:
                 refusals.append(block.text)
-                continue
             elif type(block) is Foreign and block.origin == wire.NAME:
                 message[block.type] = block.raw
-                continue
-            if calls:
-                self._lose(turn.path, LossKind.CONVERTED, "text is put before tool calls")
-            pieces += self.parts.pieces(block) if type(block) is Text else self._texts_only(block)
+            else:
+                if calls:
+                    self._lose(turn.path, LossKind.CONVERTED, _BEFORE_CALLS)
+                pieces += self._texts_only(block)
         if turn.name is not None:
             message["name"] = turn.name
         of_calls = self._reasoning(thoughts, bool(calls), message) if thoughts else ()

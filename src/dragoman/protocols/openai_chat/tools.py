@@ -104,7 +104,7 @@ def _read_tool(tool: shapes.Tool, path: str, extras: list[Extra]) -> Tool:
 
 
 def _function(function: shapes.Function, path: str) -> FunctionTool:
-    schema, traits = carried_schema(function.parameters, f"{path}.parameters")
+    schema, traits = carried_schema(function.parameters, path, "parameters")
     return FunctionTool(
         name=function.name,
         description=function.description,

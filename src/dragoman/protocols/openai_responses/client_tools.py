@@ -188,7 +188,7 @@ def read_search_tool(value: JsonObject, path: str, extras: list[Extra]) -> Funct
     detail = "offered as a function; its calls are turned back"
     extras.append(Extra(path, value, LossKind.CONVERTED, detail))
     tool = _search.convert(value, path, extras)
-    schema, traits = carried_schema(tool.parameters, f"{path}.parameters")
+    schema, traits = carried_schema(tool.parameters, path, "parameters")
     return FunctionTool(
         name=TOOL_SEARCH,
         description=tool.description or _SEARCHES,

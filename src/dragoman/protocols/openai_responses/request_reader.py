@@ -166,7 +166,7 @@ def _read_format(
         return AnyJsonObject()
     if not isinstance(asked, shapes.SchemaFormat):
         return None
-    schema = carried_object(asked.schema, f"{path}.format.schema")
+    schema = carried_object(asked.schema, path, "format.schema")
     if schema is None:
         raise InvalidRequest.at(f"{path}.format.schema", "is required")
     return JsonSchema(

@@ -95,7 +95,7 @@ def _read_callable(
 ) -> FunctionTool | CustomTool:
     report_lost(tool, path, extras)
     if type(tool) is shapes.Function:
-        schema, traits = carried_schema(tool.parameters, f"{path}.parameters")
+        schema, traits = carried_schema(tool.parameters, path, "parameters")
         return FunctionTool(
             name=tool.name,
             description=tool.description,
