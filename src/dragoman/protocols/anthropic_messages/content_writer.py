@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from dragoman.canonical.blocks import (
     Audio,
@@ -14,6 +15,7 @@ from dragoman.canonical.blocks import (
     FileId,
     Foreign,
     Image,
+    Media,
     Nested,
     PlainText,
     Reasoning,
@@ -24,6 +26,7 @@ from dragoman.canonical.blocks import (
     ToolReference,
     ToolResult,
     Url,
+    WebSearch,
 )
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.names import safe_id
@@ -43,12 +46,14 @@ _PDF = "application/pdf"
 class BlockWriter:
     """Writes the blocks of one request. `thinks`: there is thinking in what was written."""
 
-    __slots__ = ("_marks", "_outbound", "_role", "thinks")
+    __slots__ = ("_ids", "_marks", "_outbound", "_role", "thinks")
 
     def __init__(self, outbound: Outbound, marks: Marks) -> None:
         self._outbound = outbound
         self._marks = marks
         self._role: Role = "user"
+        self._ids: dict[str, str] = {}
+        """The ids of calls that were written, by the client's."""
         self.thinks = False
 
     def turn(self, blocks: Iterable[Block], role: Role) -> list[JsonObject]:
@@ -57,7 +62,7 @@ class BlockWriter:
         entries: list[JsonObject] = []
         unknown = self._outbound.unknown
         for block in blocks:
-            written = self._block(block)
+            written = _WRITERS[type(block)](self, block)
             if unknown and written:
                 first, *rest = written
                 written = self._outbound.with_unknown(first, block.path), *rest
@@ -71,34 +76,16 @@ class BlockWriter:
     def _cannot(self, block: Block, what: str) -> tuple[()]:
         return self._lose(block, LossKind.CONTENT, f"{what} cannot be sent upstream")
 
-    def _block(self, block: Block) -> Iterable[JsonObject]:
-        # Nearly all blocks are of these types; a pattern that does not match costs more.
-        if type(block) is Text:
-            if block.annotations or block.logprobs or block.phase:
-                return self._annotated(block)
-            return self._plain(block.text, block)
-        if type(block) is ToolCall:
-            return (self._tool_use(block),)
-        if type(block) is ToolResult:
-            return (self._tool_result(block),)
-        match block:
-            case Reasoning():
-                return self._reasoning(block)
-            case Image():
-                return self._image(block)
-            case Document():
-                return self._document(block)
-            case SearchResult():
-                return self._search_result(block)
-            case Refusal():
-                self._lose(block, LossKind.CONVERTED, "the refusal became ordinary text")
-                return self._plain(block.text, block)
-            case ToolReference():
-                return (self._tool_reference(block),)
-            case Foreign():
-                return self._foreign(block)
-            case Audio():
-                return self._cannot(block, "audio")
+    def _text(self, block: Text) -> Iterable[JsonObject]:
+        if block.annotations or block.logprobs or block.phase:
+            return self._annotated(block)
+        return self._plain(block.text, block)
+
+    def _refusal(self, block: Refusal) -> Iterable[JsonObject]:
+        self._lose(block, LossKind.CONVERTED, "the refusal became ordinary text")
+        return self._plain(block.text, block)
+
+    def _other(self, block: Block) -> Iterable[JsonObject]:
         return self._cannot(block, type(block).__name__.lower())
 
     def _plain(self, text: str, block: Block) -> Iterable[JsonObject]:
@@ -199,7 +186,7 @@ class BlockWriter:
 
     def _unmarked(self, block: Block) -> list[JsonObject]:
         """Blocks that may not have a cache mark."""
-        entries = [dict(entry) for entry in self._block(block)]
+        entries = [dict(entry) for entry in _WRITERS[type(block)](self, block)]
         for entry in entries:
             if (mark := entry.pop("cache_control", None)) is not None:
                 detail = "no cache mark can stand inside another block"
@@ -236,26 +223,27 @@ class BlockWriter:
             return ({"type": "redacted_thinking", "data": opaque.data},)
         return ({"type": "thinking", "thinking": block.text, "signature": opaque.data},)
 
-    def _tool_use(self, block: ToolCall) -> JsonObject:
+    def _tool_use(self, block: ToolCall) -> Iterable[JsonObject]:
         name = self._outbound.names.outward(block.name, block.namespace)
+        call_id = self._ids[block.id] = safe_id(block.id, wire.ID_LIMIT)
         entry = {
             "type": "tool_use",
-            "id": safe_id(block.id, wire.ID_LIMIT),
+            "id": call_id,
             "name": name,
             "input": input_of(block, name, self._outbound),
         }
         if block.cache is not None:
             self._marks.put(entry, block.cache, block.path)
-        return entry
+        return (entry,)
 
-    def _tool_result(self, block: ToolResult) -> JsonObject:
+    def _tool_result(self, block: ToolResult) -> Iterable[JsonObject]:
         entry: JsonObject = {
             "type": "tool_result",
-            "tool_use_id": safe_id(block.call_id, wire.ID_LIMIT),
+            "tool_use_id": self._ids[block.call_id],
         }
         content: list[JsonObject] = []
         for inner in block.content:
-            content += self._block(inner)
+            content += _WRITERS[type(inner)](self, inner)
         if len(content) == 1 and is_plain(content[0]):
             entry["content"] = content[0]["text"]
         elif content:
@@ -264,13 +252,13 @@ class BlockWriter:
             entry["is_error"] = block.is_error
         if block.cache is not None:
             self._marks.put(entry, block.cache, block.path)
-        return entry
+        return (entry,)
 
-    def _tool_reference(self, block: ToolReference) -> JsonObject:
+    def _tool_reference(self, block: ToolReference) -> Iterable[JsonObject]:
         name = self._outbound.names.outward(block.name, block.namespace)
         entry: JsonObject = {"type": "tool_reference", "tool_name": name}
         self._marks.put(entry, block.cache, block.path)
-        return entry
+        return (entry,)
 
     def _foreign(self, block: Foreign) -> Iterable[JsonObject]:
         if block.origin == wire.NAME:
@@ -281,6 +269,23 @@ class BlockWriter:
             return self._plain(block.text, block)
         kind = block.loss_on(self._outbound.options)
         return self._lose(block, kind, f"{block.type} has no counterpart upstream")
+
+
+_WRITERS: dict[type[Block], Callable[[BlockWriter, Any], Iterable[JsonObject]]] = {
+    Audio: BlockWriter._other,
+    Document: BlockWriter._document,
+    Foreign: BlockWriter._foreign,
+    Image: BlockWriter._image,
+    Media: BlockWriter._other,
+    Reasoning: BlockWriter._reasoning,
+    Refusal: BlockWriter._refusal,
+    SearchResult: BlockWriter._search_result,
+    Text: BlockWriter._text,
+    ToolCall: BlockWriter._tool_use,
+    ToolReference: BlockWriter._tool_reference,
+    ToolResult: BlockWriter._tool_result,
+    WebSearch: BlockWriter._other,
+}
 
 
 def is_plain(entry: JsonObject) -> bool:

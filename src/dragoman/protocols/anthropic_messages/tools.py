@@ -202,17 +202,17 @@ def _declaration(
     if description:
         entry["description"] = description
     entry["input_schema"] = schema
-    if isinstance(tool, FunctionTool) and tool.strict:
-        if outbound.capabilities.strict_tools and is_enforceable(decoded(schema)):
+    if isinstance(tool, FunctionTool):
+        if tool.strict and outbound.capabilities.strict_tools and is_enforceable(decoded(schema)):
             entry["strict"] = True
-        else:
+        elif tool.strict:
             drop_strict(tool, outbound)
     if tool.deferred:
         if _deferral_works(request):
             entry["defer_loading"] = True
         else:
             drop_deferral(tool.path, outbound)
-    if isinstance(tool, FunctionTool) and tool.cache is not None:
+    if type(tool) is FunctionTool and tool.cache is not None:
         marks.put(entry, tool.cache, tool.path)
     return entry
 
