@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -34,20 +35,26 @@ class MessagesReader(Struct, eq=False):
     _extras: list[Extra]
     _custom_calls: set[str] = set()
 
-    def read(self, message: shapes.Message, path: str) -> Turn:
-        """The turn for one message.
+    def read(self, messages: Iterable[shapes.Message]) -> tuple[Turn, ...]:
+        """The turns for the messages.
 
         Raises:
             InvalidRequest: naming the member at fault.
         """
-        if isinstance(message, shapes.AssistantMessage):
-            return self._assistant(message, path)
-        if isinstance(message, shapes.ToolMessage):
-            return self._tool(message, path)
-        if isinstance(message, shapes.UserMessage | shapes.SystemMessage):
-            blocks = read_content(message.content, path)
-            role: Any = message.__struct_config__.tag
-            return Turn(role=role, blocks=blocks, name=message.name, path=path)
+        return tuple(
+            [
+                _READERS[type(message)](self, message, f"messages[{number}]")
+                for number, message in enumerate(messages)
+            ]
+        )
+
+    def _plain(self, message: shapes.UserMessage | shapes.SystemMessage, path: str) -> Turn:
+        """A turn of a user, or of the system."""
+        blocks = read_content(message.content, path)
+        role: Any = message.__struct_config__.tag
+        return Turn(role=role, blocks=blocks, name=message.name, path=path)
+
+    def _other(self, message: shapes.OtherMessage, path: str) -> Turn:
         if message.kind != "function":
             raise InvalidRequest.at(f"{path}.role", f"must be one of {', '.join(wire.ROLES)}")
         # Answers a call without an id, which no other protocol can refer to.
@@ -120,6 +127,16 @@ class MessagesReader(Struct, eq=False):
         if message.name is not None:
             report_lost(message, path, self._extras)
         return Turn(role="user", blocks=(result,), path=path)
+
+
+_READERS: dict[type[Struct], Callable[[MessagesReader, Any, str], Turn]] = {
+    shapes.AssistantMessage: MessagesReader._assistant,
+    shapes.DeveloperMessage: MessagesReader._plain,
+    shapes.OtherMessage: MessagesReader._other,
+    shapes.SystemMessage: MessagesReader._plain,
+    shapes.ToolMessage: MessagesReader._tool,
+    shapes.UserMessage: MessagesReader._plain,
+}
 
 
 def _has_meaning(block: Block) -> bool:

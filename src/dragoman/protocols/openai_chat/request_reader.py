@@ -36,10 +36,7 @@ def read_request(body: bytes, sealer: Sealer) -> Request:
     extras: list[Extra] = []
     given = _REQUEST.read(body, extras)
     paths = _PATHS.copy()
-    reader = MessagesReader(sealer, extras)
-    turns = tuple(
-        [reader.read(message, f"messages[{n}]") for n, message in enumerate(given.messages)]
-    )
+    turns = MessagesReader(sealer, extras).read(given.messages)
     if given.function_call is not None and given.tool_choice is None:
         paths["tool_choice"] = "function_call"
     check_depth(given.prompt_cache_options, "prompt_cache_options")
@@ -52,7 +49,7 @@ def read_request(body: bytes, sealer: Sealer) -> Request:
     report_lost(given, "", extras)
     return Request(
         model=given.model,
-        turns=tuple(turns),
+        turns=turns,
         tools=tools,
         tool_choice=tool_choice,
         parallel_tool_calls=given.parallel_tool_calls,
