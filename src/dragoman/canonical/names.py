@@ -45,12 +45,12 @@ class ToolNames:
         self._limit, self._lettered = limit, lettered
         self._legal = _legal_and_lettered if lettered else _legal
         self._outward: dict[tuple[str | None, str], str] = {}
+        """The upstream's names of tools that have another one there."""
         self._inward: dict[str, ToolRef] = {}
         odd: dict[tuple[str | None, str], ToolRef] = {}
         for ref in tools:
             name = ref.name
             if ref.namespace is None and len(name) <= limit and self._legal(name):
-                self._outward[None, name] = name
                 self._inward[name] = ref
             else:
                 odd[ref.namespace, name] = ref
@@ -75,6 +75,8 @@ class ToolNames:
 
     def outward(self, name: str, namespace: str | None = None) -> str:
         """The upstream's name for a tool, also for one that was never declared."""
+        if namespace is None and name in self._inward:
+            return name
         known = self._outward.get((namespace, name))
         if known is not None:
             return known
