@@ -56,13 +56,12 @@ class Decoder:
         Raises:
             EventTooLarge: an event exceeds the limit.
         """
-        if self._after_cr or chunk.find(b"\r") >= 0:  # `in` fails first to take it for a number
+        if self._after_cr or _CR in chunk:
             chunk = self._with_lf(chunk)
-        chunk = self._end + chunk
-        if chunk.find(b"\n") < 0:  # found much sooner than two of them in a long line
-            self._keep(chunk)
-            return []
-        *events, rest = chunk.split(b"\n\n")
+        chunk, self._end = self._end + chunk, b""
+        # One is found much sooner than two, in a long line.
+        events = chunk.split(b"\n\n") if _LF in chunk else [chunk]
+        rest = events.pop()
         if events and (self._pending or not self._started):
             events[0] = b"".join([*self._pending, events[0]])
             self._pending.clear()
@@ -70,7 +69,8 @@ class Decoder:
             if not self._started:
                 self._started = True
                 events[0] = events[0].removeprefix(_BOM)
-        self._keep(rest)
+        if rest:
+            self._keep(rest)
         return [frame for event in events if (frame := _parse(event)) is not None]
 
     def finish(self) -> list[Frame]:
@@ -85,9 +85,7 @@ class Decoder:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _keep(self, rest: bytes) -> None:
-        self._end = b""
-        if not rest:
-            return
+        """Keep what is there of an event in progress."""
         if rest.endswith(b"\n"):
             self._end, rest = b"\n", rest[:-1]
         self._size += len(rest)
@@ -105,25 +103,24 @@ def last_event(data: bytes, end: int) -> tuple[int, Frame | None]:
     return at + 1, _parse(data[at + 1 : end].removesuffix(b"\n\n"))
 
 
-_LF = 10
+_LF, _CR = b"\n\r"
 _BOM = b"\xef\xbb\xbf"
 
 
 def _parse(raw: bytes) -> Frame | None:
     """The frame of an event without the blank line at its end; None if it has no data."""
+    lines = raw.split(b"\n")
     # The two shapes every vendor writes are cut out directly.
-    if raw.startswith(b"data: "):
-        if raw.find(b"\n") < 0:
-            return Frame(b"", raw[6:])
-    elif raw.startswith(b"event: "):
-        name, _, line = raw.partition(b"\n")
-        if line.startswith(b"data: ") and line.find(b"\n") < 0:
-            return Frame(name[7:], line[6:])
+    if len(lines) < 3:
+        text = lines[-1].removeprefix(b"data: ")
+        name = lines[0].removeprefix(b"event: ") if len(lines) == 2 else b""
+        if text != lines[-1] and name != lines[0]:
+            return Frame(name, text)
     if raw.lstrip(b"\n").startswith(b"{"):
         return Frame(b"error", raw.replace(b"\n", b" ").strip())
     name = b""
     data: list[bytes] = []
-    for line in raw.split(b"\n"):
+    for line in lines:
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":

@@ -86,14 +86,14 @@ class Arguments(Run):
 
 class Likeness(Struct, frozen=True):
     """What an event is like that differs from an earlier one only in its text: its name, and its
-    data `before` and `after` the text, which is the next of a `run`; with its quotes it is from
-    `start` to `end`. `head` and `tail` are the bytes around the text that is passed on."""
+    data `before` and `after` the text, which is the next of a `run`. `head` and `tail` are the
+    bytes around the text that is passed on."""
 
     event: bytes
     before: bytes
     after: bytes
-    start: int
-    end: int
+    around: int
+    """The length of these two."""
     run: Run
     head: bytes
     tail: bytes
@@ -138,23 +138,22 @@ class Watch:
     def more(self, frame: Frame) -> bytes | None:
         """See `base.Matcher`. A text with escapes that need decoding is not passed here."""
         like, data = self._like, frame.data
-        if (
-            like is None
-            or frame.event != like.event
-            or not data.startswith(like.before)
-            or not data.endswith(like.after)
-        ):
+        if like is None or frame.event != like.event:
             return None
-        quoted = data[like.start : like.end]
-        if quoted.find(b"\\") >= 0 and (quoted.find(b"\\u") >= 0 or quoted.endswith(b'\\"')):
+        text = data.removeprefix(like.before).removesuffix(like.after)
+        size = len(text)
+        if size != len(data) - like.around:
             return None
         try:
-            _decode_text(quoted)
+            decoded = _decode_text(b'"' + text + b'"')
         except REFUSED:
             return None
-        text, run = quoted[1:-1], like.run
+        # Else it has no escapes.
+        if len(decoded) != size and (text.find(b"\\u") >= 0 or text.endswith(b"\\")):
+            return None
+        run = like.run
         run.text += text
-        self.text_bytes += len(text)
+        self.text_bytes += size
         if type(run) is Arguments:
             self.blank = blank_after(self.blank, text)
         return like.head + (text if text.isascii() else escape(text)) + like.tail
@@ -169,9 +168,9 @@ class Watch:
         after = rest.removeprefix(text.encode())
         if after.startswith(b'"') and after != rest and passed.endswith(rest + b"\n\n"):
             before += sign
-            place = len(before) - 1, 1 - len(after)
-            around = passed[: -len(rest) - 2], after + b"\n\n"
-            self._like = Likeness(frame.event, before, after, *place, run, *around)
+            around = len(before) + len(after)
+            head, tail = passed[: -len(rest) - 2], after + b"\n\n"
+            self._like = Likeness(frame.event, before, after, around, run, head, tail)
 
     def forget(self) -> None:
         """See `base.Matcher`."""
