@@ -109,18 +109,21 @@ _BOM = b"\xef\xbb\xbf"
 
 def _parse(raw: bytes) -> Frame | None:
     """The frame of an event without the blank line at its end; None if it has no data."""
-    lines = raw.split(b"\n")
+    first, _, second = raw.partition(b"\n")
     # The two shapes every vendor writes are cut out directly.
-    if len(lines) < 3:
-        text = lines[-1].removeprefix(b"data: ")
-        name = lines[0].removeprefix(b"event: ") if len(lines) == 2 else b""
-        if text != lines[-1] and name != lines[0]:
+    if not second:
+        text = first.removeprefix(b"data: ")
+        if text != first:
+            return Frame(b"", text)
+    elif _LF not in second:
+        name, text = first.removeprefix(b"event: "), second.removeprefix(b"data: ")
+        if name != first and text != second:
             return Frame(name, text)
     if raw.lstrip(b"\n").startswith(b"{"):
         return Frame(b"error", raw.replace(b"\n", b" ").strip())
     name = b""
     data: list[bytes] = []
-    for line in lines:
+    for line in raw.split(b"\n"):
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":

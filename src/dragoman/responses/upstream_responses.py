@@ -86,7 +86,7 @@ class ResumedStream(AnswerStream):
     __slots__ = ("_number",)
 
     def __init__(self, mask: Mask) -> None:
-        super().__init__(mask)
+        super().__init__(Decoder(), mask)
         self._number = 0
         """Sequence number of the next event."""
 

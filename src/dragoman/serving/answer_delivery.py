@@ -126,7 +126,9 @@ async def deliver_stream(
         if streams:
             stream = context.call.open_stream()
             context.read_from(stream)
-            held = await _hold_back(context, stream, answer, chunk)
+            held = [stream.feed(chunk)]
+            if not stream.begun:
+                await _hold_back(context, stream, answer, held)
     except CallError:
         if ending is not None and ending.rang:
             raise _nothing_came(context) from None
@@ -191,10 +193,10 @@ async def _hold_back(
     context: RequestContext,
     stream: AnswerStream,
     answer: UpstreamResponse,
-    chunk: bytes,
-) -> list[bytes]:
-    """Read a stream until something of an answer comes, or it ends without. `chunk` is what was
-    read of it. Returns what to send of it so far.
+    held: list[bytes],
+) -> None:
+    """Read a stream until something of an answer comes, or it ends without. `held` is what to send
+    of it so far.
 
     Raises:
         UpstreamError: it failed, or ended too soon.
@@ -203,7 +205,6 @@ async def _hold_back(
         DragomanError: OVERLOADED: there is no memory for what is held back.
     """
     limit = context.plan.upstream.timeouts.first_byte_s
-    held = [stream.feed(chunk)]
     size, paid = len(held[0]), _STEP
     while not stream.begun and not stream.over and size <= _MOST_HELD:
         chunk = await anext(answer, b"")
@@ -219,7 +220,6 @@ async def _hold_back(
     fault = stream.outcome.fault
     if not stream.begun and size <= _MOST_HELD and (fault is not None or not stream.outcome.ended):
         raise UpstreamError(fault or _EMPTY)
-    return held
 
 
 async def _relay(
@@ -339,19 +339,16 @@ async def _relay(
         answer.close()
     if recorder is not None:
         data = await recorder.stream(data)
-    await _end(delivery, data)
-    await drain(answer)
-    return cause
-
-
-async def _end(delivery: Delivery, data: bytes) -> None:
-    """Send the last events, in pieces between which others come, and the client's pace is kept."""
     sent = 0
     while len(data) - sent > _PIECE:
+        # Others come between the pieces, and the client's pace is kept.
         await delivery.write(data[sent : sent + _PIECE])
         sent += _PIECE
         await asyncio.sleep(0)
-    await delivery.end(data[sent:] if sent else data)
+    await delivery.end(data[sent:])
+    if not answer.has_arrived:
+        await drain(answer)
+    return cause
 
 
 _OF_REQUEST = (FaultKind.INVALID_REQUEST, FaultKind.CONTEXT_TOO_LONG)

@@ -28,7 +28,7 @@ async def beginning(answer: UpstreamResponse) -> bytes:
     Raises:
         CallError: the answer broke off.
     """
-    begun = b""
+    begun = await anext(answer, b"")
     while _is_undecided(begun):
         chunk = await anext(answer, b"")
         if not chunk:
@@ -79,8 +79,6 @@ async def read_error(answer: UpstreamResponse) -> bytes:
 async def drain(answer: UpstreamResponse) -> None:
     """Read what follows the last event, commonly nothing, so that the connection can serve
     again."""
-    if answer.has_arrived:
-        return
     try:
         async with asyncio.timeout(_DRAIN_S):
             async for _ in answer:

@@ -506,7 +506,7 @@ class Call:
             source.choices,
         )
         rest = _Rest(
-            members={**_settings(source.members), **passthrough.least},
+            members={**_settings(source), **passthrough.least},
             shown=source.shown,
             operation=source.operation,
             protocol=self.codec.name,
@@ -517,25 +517,21 @@ class Call:
             mask=self.mask,
             ledger=self.ledger,
         )
-        stream = PassedStream(matcher, self.codec.translate.keepalive, rest.stream, self.mask)
-        stream.decode_by(self.endpoint.decoder)
-        return stream
+        keepalive = self.codec.translate.keepalive
+        return PassedStream(self.endpoint.decoder(), matcher, keepalive, rest.stream, self.mask)
 
     def _translated(self, answer_id: str | None) -> TranslatedStream:
         """A stream that is translated, from its beginning. `answer_id` is the id of the answer."""
         halves, reply = Halves(self.ledger), self._reply(answer_id)
-        reader, stages = self._reader(halves), self._stages()
         writer = self._source.codec.translate.answer_writer(reply, True)
+        decoder, reader, stages = self.endpoint.decoder(), self._reader(halves), self._stages()
         names, ledger, mask = self._names, self.ledger, self.mask
-        if self._stops:
-            prompt = estimate_tokens(self._source.read(self.settings.sealer))
-            stream: TranslatedStream = CutStream(
-                reader, stages, names, writer, ledger, mask, halves, self._stops, prompt
-            )
-        else:
-            stream = TranslatedStream(reader, stages, names, writer, ledger, mask, halves)
-        stream.decode_by(self.endpoint.decoder)
-        return stream
+        if not self._stops:
+            return TranslatedStream(decoder, reader, stages, names, writer, ledger, mask, halves)
+        stops, prompt = self._stops, estimate_tokens(self._source.read(self.settings.sealer))
+        return CutStream(
+            decoder, reader, stages, names, writer, ledger, mask, halves, stops, prompt
+        )
 
     def response_as_stream(self, body: bytes, outcome: Outcome | None = None) -> bytes:
         """The client's stream for an upstream that answered whole although asked to stream.
@@ -730,11 +726,15 @@ class _Rest(Struct, frozen=True, kw_only=True):
 
 
 _SETTING_BYTES = 2048
-"""Size of the largest member of a request that counts as a setting, not as conversation."""
+"""Size of the largest member of a request that counts as a setting, not as conversation; a request
+of that size is not let go."""
 
 
-def _settings(members: Mapping[str, Raw]) -> dict[str, Any]:
-    """The settings in a request, without its body."""
+def _settings(source: ClientRequest) -> Mapping[str, Any]:
+    """The settings in a request, without what is large of it."""
+    members = source.members
+    if len(source.body) <= _SETTING_BYTES:
+        return members
     return {
         name: Raw(bytes(raw))
         for name, raw in members.items()

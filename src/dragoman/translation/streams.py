@@ -42,7 +42,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import AnswerWriter, FrameDecoder, Matcher, StreamReader
 from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled, has_placeholder, may_be_long
-from dragoman.sse import Decoder, EventTooLarge, Frame
+from dragoman.sse import EventTooLarge, Frame
 from dragoman.translation.estimate import estimate_text
 from dragoman.translation.searching import Searching
 from dragoman.translation.stages import Stage, staged
@@ -88,8 +88,8 @@ class AnswerStream:
 
     __slots__ = ("_decoder", "_hiding", "_mask", "_repeats", "begun", "blank", "outcome")
 
-    def __init__(self, mask: Mask | None = None) -> None:
-        self._decoder: FrameDecoder = Decoder()
+    def __init__(self, decoder: FrameDecoder, mask: Mask | None = None) -> None:
+        self._decoder = decoder
         self._mask = mask
         self._hiding = StreamMask(mask) if mask is not None and mask.secrets.forms else None
         self._repeats = False
@@ -97,11 +97,6 @@ class AnswerStream:
         self.outcome = Outcome()
         self.begun = False
         self.blank = 0
-
-    def decode_by(self, decoder: Callable[[], FrameDecoder]) -> None:
-        """Have the upstream's bytes decoded by another than server-sent events have."""
-        if decoder is not Decoder:
-            self._decoder = decoder()
 
     @property
     def answer_id(self) -> str:
@@ -226,6 +221,7 @@ class TranslatedStream(AnswerStream):
 
     def __init__(
         self,
+        decoder: FrameDecoder,
         reader: StreamReader,
         stages: Iterable[Stage],
         names: ToolNames,
@@ -234,7 +230,7 @@ class TranslatedStream(AnswerStream):
         mask: Mask | None,
         halves: Halves,
     ) -> None:
-        super().__init__(mask)
+        super().__init__(decoder, mask)
         self._reader = reader
         self._stages = [*stages]
         """Those that may still change something."""
@@ -405,6 +401,7 @@ class CutStream(TranslatedStream):
 
     def __init__(
         self,
+        decoder: FrameDecoder,
         reader: StreamReader,
         stages: Iterable[Stage],
         names: ToolNames,
@@ -415,7 +412,7 @@ class CutStream(TranslatedStream):
         stops: Sequence[str],
         prompt: int,
     ) -> None:
-        super().__init__(reader, stages, names, writer, ledger, mask, halves)
+        super().__init__(decoder, reader, stages, names, writer, ledger, mask, halves)
         self._cutter = StopCutter(stops)
         self._prompt = prompt
         self._generated: list[str] = []
@@ -495,12 +492,13 @@ class PassedStream(AnswerStream):
 
     def __init__(
         self,
+        decoder: FrameDecoder,
         matcher: Matcher,
         keepalive: bytes,
         translate: Callable[[str], TranslatedStream],
         mask: Mask | None = None,
     ) -> None:
-        super().__init__(mask)
+        super().__init__(decoder, mask)
         self._matcher = matcher
         self._keepalive_bytes = keepalive
         self._translate = translate
