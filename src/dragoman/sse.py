@@ -58,7 +58,8 @@ class Decoder:
         """
         if self._after_cr or _CR in chunk:
             chunk = self._with_lf(chunk)
-        chunk, self._end = self._end + chunk, b""
+        if self._end:
+            chunk, self._end = self._end + chunk, b""
         # One is found much sooner than two, in a long line.
         events = chunk.split(b"\n\n") if _LF in chunk else [chunk]
         rest = events.pop()

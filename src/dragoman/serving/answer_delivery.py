@@ -141,7 +141,7 @@ async def deliver_stream(
         return
     _begins(context, lease, time.perf_counter() - context.record.sent_at, chunk)
     context.start_stream(stream)
-    thoughts = b"".join(held) if context.may_go_on and stream.thinks else b""
+    thoughts = b"".join(held) if stream.thinks and context.may_go_on else b""
     if not thoughts:
         context.release()
     lease.succeeded()
@@ -241,7 +241,7 @@ async def _relay(
     """
     cause = ""
     feed, try_write, codec = stream.feed, delivery.try_write, context.incoming.codec
-    recorder, rounds = context.recorder, context.rounds
+    recorder, rounds, outcome = context.recorder, context.rounds, stream.outcome
     is_asked = True
     """Whether `answer` is that to the last request; else it is to be sent."""
     blank_since = 0.0
@@ -274,7 +274,7 @@ async def _relay(
         data = feed(chunk)
         if of_first is not None:
             data = of_first(data)
-        if stream.over or stream.blank >= _BLANK_RUN:
+        if outcome.ended or outcome.fault is not None or stream.blank >= _BLANK_RUN:
             return False
         if rounds is not None and stream.paused:
             return False

@@ -530,7 +530,7 @@ class PassedStream(AnswerStream):
         return self._keepalive_bytes if self._rest is None else self._rest.keepalive()
 
     def _take(self, frames: Iterable[Frame]) -> bytes:
-        more, written = self._matcher.more, list[bytes]()
+        more, written = self._matcher.more, []
         for frame in frames:
             passed = more(frame)
             written.append(self._match(frame) if passed is None else passed)

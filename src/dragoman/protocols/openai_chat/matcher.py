@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -81,9 +81,16 @@ def _is_whole(choice: Choice) -> bool:
 def _texts(said: Said) -> list[tuple[str, str]]:
     """The members that are non-empty texts, in the reader's order. Some servers repeat the same
     reasoning in two members."""
-    named = "reasoning_content" if said.reasoning_content else "reasoning"
-    found = ((named, said.thought), ("content", said.content), ("refusal", said.refusal))
-    return [(member, text) for member, text in found if text]
+    found = []
+    if said.reasoning_content:
+        found.append(("reasoning_content", said.reasoning_content))
+    elif said.reasoning:
+        found.append(("reasoning", said.reasoning))
+    if said.content:
+        found.append(("content", said.content))
+    if said.refusal:
+        found.append(("refusal", said.refusal))
+    return found
 
 
 def _text_bytes(message: Said) -> int:
@@ -340,7 +347,7 @@ class ChatMatcher(Watch):
     def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on, None if the chunk is not exact."""
         data = frame.data
-        if data.startswith(DONE):
+        if data[: len(DONE)] == DONE:
             return self._terminated()
         chunk = _exact(data)
         if chunk is None:
@@ -375,13 +382,20 @@ class ChatMatcher(Watch):
         self.forget()
         like: tuple[bytes, str, Run] | None = None
         for choice in choices:
-            says = says or not choice.is_report
+            says = says or choice.delta is not None or bool(choice.finish_reason)
             progress = self._choices.get(choice.index)
             if progress is None:
                 progress = self._choices[choice.index] = Progress(is_alone=False)
             delta = choice.delta or _EMPTY
             texts = _texts(delta)
-            self._watch(delta, texts)
+            for _, text in texts:
+                self.text_bytes += len(text.encode())
+            self.blank = self._blank_after(delta.tool_calls) if delta.tool_calls else 0
+            if delta.function_call is not None:
+                self._has_legacy_calls = True
+                self.text_bytes += len(delta.function_call.arguments or "")
+            self._spoken = self._spoken or delta.speaks
+            self.begun = self.begun or delta.has_content
             self.reason = choice.finish_reason or self.reason
             member, text = progress.take(choice, texts, data)
             if self._asked == 1 and delta.tool_calls:
@@ -414,21 +428,11 @@ class ChatMatcher(Watch):
     def _tier(self) -> str | None:
         return None if self._head is None else self._head.service_tier
 
-    def _watch(self, delta: Said, texts: Iterable[tuple[str, str]]) -> None:
-        """Record the effect of an exact delta with these texts on the whole answer."""
-        if delta.tool_calls:
-            arguments = "".join([one.text for one in delta.tool_calls])
-            self.blank = blank_after(self.blank, arguments)
-            self.text_bytes += len(arguments)
-        else:
-            self.blank = 0
-        if delta.function_call is not None:
-            self._has_legacy_calls = True
-            self.text_bytes += len(delta.function_call.arguments or "")
-        for _, text in texts:
-            self.text_bytes += len(text.encode())
-        self._spoken = self._spoken or delta.speaks
-        self.begun = self.begun or delta.has_content
+    def _blank_after(self, calls: Sequence[CallPiece]) -> int:
+        """The run of white space in arguments after more of them."""
+        arguments = "".join([one.text for one in calls])
+        self.text_bytes += len(arguments)
+        return blank_after(self.blank, arguments)
 
     def _error(self, error: Any, frame: Frame) -> bytes | None:
         """An error that clients can read ends the stream as it came."""

@@ -387,7 +387,7 @@ class Said(Shape):
     @property
     def has_content(self) -> bool:
         """Whether it has any content."""
-        return self.speaks or bool(self.reasoning_content or self.reasoning)
+        return bool(self.content or self.reasoning_content or self.reasoning) or self.speaks
 
 
 class AnyChoice(Shape):
