@@ -545,7 +545,8 @@ class PassedStream(AnswerStream):
             return b""
         if self._rest is not None:
             return self._recorded(self._rest, self._rest._take((frame,)))
-        passed = matcher.match(frame) if _is_utf8(frame.data) else None
+        data = frame.data
+        passed = matcher.match(frame) if data.isascii() or _is_utf8(data) else None
         if passed is None:
             rest, written = self._hand_over()
             return self._recorded(rest, written + rest._take((frame,)))
@@ -614,8 +615,6 @@ class PassedStream(AnswerStream):
 
 def _is_utf8(data: bytes) -> bool:
     """Whether an event is valid UTF-8, also in members that no type declares."""
-    if data.isascii():
-        return True
     try:
         data.decode()
     except UnicodeDecodeError:
