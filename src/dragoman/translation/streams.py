@@ -240,7 +240,7 @@ class TranslatedStream(AnswerStream):
         self._sequencer = Sequencer()
         self._writer = writer
         self._calls: set[int] = set()
-        """Indexes of the blocks that are tool calls."""
+        """Indexes of the blocks that are tool calls; the restorer changes nothing else."""
         self._plain: int | None = None
         """Index of the open block, if further text of it needs nothing but to be written."""
         self.speaks = False
@@ -344,18 +344,19 @@ class TranslatedStream(AnswerStream):
                     if event.index == self._plain:
                         written.append(self._writer.write(event))
                         continue
-                if self.over:
+                outcome, calls = self.outcome, self._calls
+                if outcome.ended or outcome.fault is not None:
                     return
                 if type(event) is Delta:
                     if not event.text.isspace():
                         self.blank = 0 if event.text else self.blank
-                    elif event.index in self._calls:
+                    elif event.index in calls:
                         self.blank += len(event.text)
                 elif type(event) is not Metered:
                     if type(event) is Opened:
                         self.speaks = self.speaks or type(event.block) is not Reasoning
                         if type(event.block) is ToolCall:
-                            self._calls.add(event.index)
+                            calls.add(event.index)
                     elif type(event) is Sealed:
                         self.speaks = True
                     elif type(event) is Closed:
@@ -363,7 +364,7 @@ class TranslatedStream(AnswerStream):
                     self._carried += size
                     size = 0
                     self._repeats = may_be_long(self._text_bytes + self._carried)
-                for changed in self._restorer.push(event):
+                for changed in self._restorer.push(event) if calls else (event,):
                     for ordered in self._sequencer.push(changed):
                         written.append(self._write(ordered))  # noqa: PERF401
                 self._plain = self._plain_block()

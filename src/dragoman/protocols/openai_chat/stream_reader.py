@@ -285,11 +285,13 @@ class ChatReader(Struct, eq=False):
     def _delta(self, delta: Said, logprobs: Any, events: list[Event]) -> None:
         if self._choices.reasons and delta.has_content:
             self._choices.go_on()
-        thought, path = delta.thought, f"choices[0].{self._source}"
+        thought = delta.thought
         if delta.reasoning and delta.reasoning != thought:
-            self._lose(f"{path}.reasoning", LossKind.KNOB, "other reasoning is used")
+            path = f"choices[0].{self._source}.reasoning"
+            self._lose(path, LossKind.KNOB, "other reasoning is used")
         if delta.audio:
-            self._lose(f"{path}.audio", LossKind.CONTENT, "audio cannot be translated")
+            path = f"choices[0].{self._source}.audio"
+            self._lose(path, LossKind.CONTENT, "audio cannot be translated")
         if thought or delta.reasoning_details:
             self._reason(thought, delta.reasoning_details, events)
         records = logprobs if type(logprobs) is dict else _EMPTY
