@@ -86,20 +86,22 @@ class Arguments(Run):
 
 class Likeness(Struct, frozen=True):
     """What an event is like that differs from an earlier one only in its text: its name, and its
-    data `before` and `after` the text, which is the next of a `run`. `head` and `tail` are the
-    bytes around the text that is passed on."""
+    data `before` and `after` the text, which is the next of a `run`. `head` is what is passed on
+    before the text. If it is `padded`, what follows is random padding, and the end."""
 
     event: bytes
     before: bytes
     after: bytes
     around: int
     """The length of these two."""
+    padded: bool
     run: Run
     head: bytes
-    tail: bytes
 
 
 _MOST_UNLIKE = 8
+_PADDING = b'"obfuscation":"'
+"""What comes before the padding with which OpenAI hides the lengths of texts."""
 
 
 class Watch:
@@ -140,9 +142,11 @@ class Watch:
         like, data = self._like, frame.data
         if like is None or frame.event != like.event:
             return None
-        text = data.removeprefix(like.before).removesuffix(like.after)
+        text, after, rest = data.removeprefix(like.before).partition(like.after)
         size = len(text)
-        if size != len(data) - like.around:
+        if size + len(rest) + like.around != len(data):
+            return None
+        if rest and not (like.padded and rest.endswith(b'"}') and rest[:-2].isalnum()):
             return None
         try:
             decoded = _decode_text(b'"' + text + b'"')
@@ -156,7 +160,7 @@ class Watch:
         self.text_bytes += size
         if type(run) is Arguments:
             self.blank = blank_after(self.blank, text)
-        return like.head + (text if text.isascii() else escape(text)) + like.tail
+        return like.head + (text if text.isascii() else escape(text)) + after + rest + b"\n\n"
 
     def learn(self, frame: Frame, passed: bytes, member: bytes, text: str, run: Run) -> None:
         """Learn from an exact event that has `text`, the last of a run, in `member`, and nothing
@@ -168,9 +172,10 @@ class Watch:
         after = rest.removeprefix(text.encode())
         if after.startswith(b'"') and after != rest and passed.endswith(rest + b"\n\n"):
             before += sign
-            around = len(before) + len(after)
-            head, tail = passed[: -len(rest) - 2], after + b"\n\n"
-            self._like = Likeness(frame.event, before, after, around, run, head, tail)
+            after, padding, _ = after.partition(_PADDING)
+            after += padding
+            around, head = len(before) + len(after), passed[: -len(rest) - 2]
+            self._like = Likeness(frame.event, before, after, around, bool(padding), run, head)
 
     def forget(self) -> None:
         """See `base.Matcher`."""

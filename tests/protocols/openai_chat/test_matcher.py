@@ -33,7 +33,8 @@ def matched(
     for frame in (*decoder.feed(stream), *decoder.finish()):
         if matcher.ended or matcher.fault is not None:
             break
-        passed = matcher.match(frame)
+        passed = matcher.more(frame)
+        passed = matcher.match(frame) if passed is None else passed
         if passed is None:
             return None, matcher
         shown.append(passed)
@@ -80,6 +81,23 @@ def test_a_role_in_every_chunk_is_passed() -> None:
     texts = [chat_chunk({"role": "assistant", "content": text}) for text in ("a", "b")]
     stream = chat_stream(*texts, STOP)
     assert matched(stream)[0] == stream
+
+
+@pytest.mark.parametrize("padding", ["a", "Zz9", "", "a-b", 'a"b', "\u00e9"])
+def test_pieces_with_padding_pass(padding: str) -> None:
+    """Of any length, as some services hide the lengths of texts."""
+    texts = ("one", "two", 'th"ree', "\u2603", "five\\", "six")
+    pieces = [
+        {**chat_chunk({"content": text}), "obfuscation": padding * number}
+        for number, text in enumerate(texts, start=1)
+    ]
+    stream = chat_stream(ROLE, *pieces, STOP)
+    passed, matcher = matched(stream)
+    assert passed == stream
+    read: list[bytes] = []
+    unused: Any = None
+    matcher.hand_over(lambda frame: read.append(frame.data), unused)
+    assert json.loads(read[2])["choices"][0]["delta"] == {"content": "".join(texts)}
 
 
 def test_usage_on_a_chunk_that_says_more_is_passed() -> None:
