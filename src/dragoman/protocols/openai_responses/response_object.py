@@ -6,12 +6,13 @@ request's value if it has one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from dragoman.jsontext import JsonError, decode, decoder, has_halves
+from dragoman.canonical.requests import FunctionTool, Tool
+from dragoman.jsontext import decode, decoder, has_halves
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
 
@@ -77,9 +78,10 @@ def begun(
     source: JsonObject,
     *,
     whole: bool = True,
+    tools: Sequence[Tool] = (),
 ) -> JsonObject:
     """A response object at its start; if not `whole`, without the members of `echo`.
-    `created` is in Unix seconds, `source` the client's request body."""
+    `created` is in Unix seconds, `source` the client's request body, `tools` are those in it."""
     response = _ALL.copy() if whole else _CHANGING.copy()
     response["id"] = name
     response["created_at"] = created
@@ -90,15 +92,16 @@ def begun(
     asked = source.get("service_tier")
     if isinstance(asked, str) and asked != "auto":
         response["service_tier"] = asked
-    return _repeat(response, source) if whole else response
+    return _repeat(response, source, tools) if whole else response
 
 
-def echo(source: JsonObject) -> JsonObject:
-    """The members of a response object that repeat the client's request body `source`."""
-    return _repeat(_ECHO.copy(), source)
+def echo(source: JsonObject, tools: Sequence[Tool]) -> JsonObject:
+    """The members of a response object that repeat the client's request body `source`, which has
+    these tools."""
+    return _repeat(_ECHO.copy(), source, tools)
 
 
-def _repeat(response: JsonObject, source: JsonObject) -> JsonObject:
+def _repeat(response: JsonObject, source: JsonObject, tools: Sequence[Tool]) -> JsonObject:
     for name, value in source.items():
         if value is None:
             continue
@@ -106,6 +109,8 @@ def _repeat(response: JsonObject, source: JsonObject) -> JsonObject:
             response[name] = value
         elif name in _COMPLETED:
             response[name] = _COMPLETED[name](value)
+        elif name == "tools":
+            response[name] = _completed_tools(value, tools)
     return response
 
 
@@ -175,19 +180,6 @@ def _given(value: Any) -> JsonObject:
     return {key: item for key, item in value.items() if item is not None}
 
 
-_ABSENT = Raw()
-
-
-class _Declared(Struct):
-    """The members read of a declaration."""
-
-    type: Any = None
-    description: Raw = _ABSENT
-    parameters: Raw = _ABSENT
-    strict: Raw = _ABSENT
-
-
-_declared = decoder(list[_Declared])
 _tools = decoder(list[dict[str, Raw]])
 _FUNCTION = ("function", Raw(b'"function"'))
 
@@ -198,20 +190,25 @@ def _shown_text(given: Raw) -> Any:
 
 
 def _shown_tools(given: Raw) -> Any:
-    """Declarations of tools, with members as they came: they are large, and only shown. Between
-    them there may be line breaks, which would end an event of a stream."""
+    """Declarations of tools as they came, for they are large, and only shown; but for line breaks
+    between their members, which would end an event of a stream."""
     text = bytes(given).replace(b"\n", b" ").replace(b"\r", b" ")
-    try:
-        if has_halves(text):
-            return decode(text)
-        return _tools(text) if any(map(_lacks_members, _declared(text))) else Raw(text)
-    except JsonError:
-        return decode(given)
+    return Raw(text) if text.startswith(b"[") and not has_halves(text) else decode(given)
 
 
-def _lacks_members(tool: _Declared) -> bool:
-    return tool.type == "function" and (
-        tool.description is _ABSENT or tool.parameters is _ABSENT or tool.strict is _ABSENT
+def _completed_tools(given: Any, read: Sequence[Tool]) -> Any:
+    """Declarations with all members that each has in a response; `read` are the same tools, if they
+    are known."""
+    if isinstance(given, Raw):
+        if read and not any(map(_lacks_members, read)):
+            return given
+        given = _tools(given)
+    return [_tool(tool) for tool in given]
+
+
+def _lacks_members(tool: Tool) -> bool:
+    return type(tool) is FunctionTool and (
+        tool.description is None or tool.schema is None or tool.strict is None
     )
 
 
@@ -225,7 +222,6 @@ def _tool(tool: Any) -> Any:
 _COMPLETED: dict[str, Callable[[Any], Any]] = {
     "reasoning": lambda given: {**_REASONING, **given} if isinstance(given, dict) else _REASONING,
     "text": lambda given: {**_TEXT, **_given(given)},
-    "tools": lambda given: given if isinstance(given, Raw) else [_tool(tool) for tool in given],
     "prompt_cache_retention": lambda given: given,
     "prompt_cache_options": lambda given: {**_CACHE_OPTIONS, **_given(given)},
 }

@@ -108,7 +108,7 @@ class ResponsesWriter:
     )
 
     def __init__(self, reply: Reply, streamed: bool) -> None:
-        source = reply.request.source
+        source, tools = reply.request.source, reply.request.tools
         self._shows_logprobs = reply.request.logprobs
         self._ledger = reply.ledger
         self._sealer = reply.sealer
@@ -121,10 +121,16 @@ class ResponsesWriter:
         self._frames = Frames(is_silent=not streamed)
         self._output = Output(self._frames)
         self._response = begun(
-            reply.id, reply.created, reply.model, "in_progress", source, whole=not streamed
+            reply.id,
+            reply.created,
+            reply.model,
+            "in_progress",
+            source,
+            whole=not streamed,
+            tools=tools,
         )
         self._response["output"] = self._output.items
-        self._echo = to_json(selected(echo(source), own))[1:] if streamed else b""
+        self._echo = to_json(selected(echo(source, tools), own))[1:] if streamed else b""
         """The members that repeat the request, in a stream."""
         self._state = State.NEW
         self._begun = False
