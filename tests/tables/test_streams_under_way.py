@@ -14,6 +14,7 @@ from dragoman.protocols import CODECS
 from dragoman.protocols.base import Inbound
 from dragoman.sse import DEFAULT_MAX_EVENT, Decoder
 from tests.protocols.openai_responses.upstream import (
+    call,
     events_of,
     message,
     response,
@@ -120,3 +121,13 @@ def test_what_was_used_is_known_from_its_event_on() -> None:
     usage = translator.outcome.usage
     assert usage is not None
     assert (usage.input, usage.output) == (9, 1)
+
+
+def test_what_was_used_is_known_of_an_answer_that_fails_at_its_end() -> None:
+    """It may have been paid for nevertheless."""
+    _, translator = streaming(CHAT, RESPONSES)
+    translator.feed(stream_of(events_of(response(call("{")))))
+    assert translator.outcome.fault is not None
+    usage = translator.outcome.usage
+    assert usage is not None
+    assert (usage.input, usage.output) == (9, 5)

@@ -346,7 +346,10 @@ class TranslatedStream(AnswerStream):
                         continue
                 outcome, calls = self.outcome, self._calls
                 if outcome.ended or outcome.fault is not None:
-                    return
+                    # What failed may have been paid for nevertheless.
+                    if type(event) is Metered:
+                        outcome.record(event)
+                    continue
                 if type(event) is Delta:
                     if not event.text.isspace():
                         self.blank = 0 if event.text else self.blank
