@@ -84,7 +84,7 @@ class Opaque(Struct, frozen=True):
     anchor: Literal["", "next", "previous"] = ""
 
 
-class Block(Struct, frozen=True, kw_only=True):
+class Block(Struct, frozen=True, kw_only=True, gc=False):
     """What all blocks have in common."""
 
     path: str = ""

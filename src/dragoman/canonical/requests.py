@@ -12,7 +12,7 @@ from dragoman.canonical.losses import UNSUPPORTED, LossKind
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class Turn(Struct, frozen=True, kw_only=True, gc=False):
     """One message of one side. Tool results are blocks of a `user` turn, tool calls and reasoning
     blocks of an `assistant` turn. `name` is the speaker's name, if given.
     """
@@ -38,7 +38,7 @@ class SchemaTraits(Struct, frozen=True):
     has_legal_names: bool
 
 
-class FunctionTool(Struct, frozen=True, kw_only=True):
+class FunctionTool(Struct, frozen=True, kw_only=True, gc=False):
     """A tool called with JSON arguments. `schema` is its JSON schema as given, None if none was; it
     is JSON text, of these `traits`, where no reader had to look into it. `strict` is None when the
     client left the choice to the service. `deferred` tools are hidden from the model until a tool
@@ -127,7 +127,7 @@ class HostedTool(Struct, frozen=True, kw_only=True):
 Tool: TypeAlias = FunctionTool | CustomTool | HostedTool
 
 
-class ToolRef(Struct, frozen=True):
+class ToolRef(Struct, frozen=True, gc=False):
     """Names a declared tool. `properties` are those of its schema that have another name upstream,
     each with that name."""
 

@@ -25,7 +25,7 @@ _THINKING = ("thinking", "redacted_thinking")
 _OPENING = "(The conversation begins with the assistant.)"
 
 
-class _Message(Struct):
+class _Message(Struct, gc=False):
     """A message under construction; `path` is that of the first turn in it."""
 
     role: Role
