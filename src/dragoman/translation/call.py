@@ -736,7 +736,7 @@ def _settings(source: ClientRequest) -> Mapping[str, Any]:
     if len(source.body) <= _SETTING_BYTES:
         return members
     return {
-        name: Raw(bytes(raw))
+        name: raw.copy()
         for name, raw in members.items()
         if memoryview(raw).nbytes <= _SETTING_BYTES
     }

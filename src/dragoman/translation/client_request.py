@@ -233,7 +233,7 @@ class ClientRequest:
         Raises:
             InvalidRequest: it is not JSON text.
         """
-        return _member(self.members, name)
+        return _member(self.members, name) if name in self.members else None
 
     def check(self) -> Any:
         """The validated part of the body.
@@ -314,11 +314,13 @@ def _read_head(members: Mapping[str, msgspec.Raw], operation: Operation | None) 
     if operation is not None and operation.model is not None:
         return operation.model, bool(operation.stream)
     model = _member(members, "model")
-    if model is None or model == "":
-        raise InvalidRequest.at("model", "is required", code="missing_required_parameter")
-    if not isinstance(model, str):
+    if not model or not isinstance(model, str):
+        if model is None or model == "":
+            raise InvalidRequest.at("model", "is required", code="missing_required_parameter")
         raise InvalidRequest.at("model", "must be a string")
-    stream = _member(members, "stream") if "stream" in members else None
+    if "stream" not in members:
+        return model, False
+    stream = _member(members, "stream")
     if stream is not None and not isinstance(stream, bool):
         raise InvalidRequest.at("stream", "must be a boolean")
     return model, bool(stream)

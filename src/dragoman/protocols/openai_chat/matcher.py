@@ -46,13 +46,13 @@ def match_response(
     given = answer.choices or ()
     if not 0 < len(given) <= choices or not all(map(_is_whole, given)):
         return None
-    usage = answer.usage and read_usage(answer.usage, tier=answer.service_tier)
+    usage = read_usage(answer.usage, tier=answer.service_tier) if answer.usage else None
     text_bytes = 0
-    if not (usage and usage.output):
+    if usage is None or not usage.output:
         text_bytes = sum(_text_bytes(choice.message or _EMPTY) for choice in given)
     if answer.model != model:
         body = renamed(body, model)
-    return Passed(body, usage or None, given[-1].finish_reason or "", text_bytes)
+    return Passed(body, usage, given[-1].finish_reason or "", text_bytes)
 
 
 def _is_whole(choice: Choice) -> bool:
