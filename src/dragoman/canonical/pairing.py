@@ -7,6 +7,8 @@ anything else of the user. What clients' truncated histories lack is completed, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,18 +33,9 @@ class _Slot(Struct, frozen=True):
 def coalesce(turns: Iterable[Turn], roles: frozenset[Role]) -> list[Turn]:
     """Merge neighbouring turns of the same role, for the given roles, keeping block order."""
     merged: list[Turn] = []
-    joining: list[Turn] = []
-    """Turns that go into the last one of `merged`."""
-    for turn in turns:
-        if merged and turn.role == merged[-1].role and turn.role in roles:
-            joining.append(turn)
-            continue
-        if joining:
-            merged[-1] = _joined([merged[-1], *joining])
-            joining.clear()
-        merged.append(turn)
-    if joining:
-        merged[-1] = _joined([merged[-1], *joining])
+    for role, neighbours in groupby(turns, attrgetter("role")):
+        same = list(neighbours)
+        merged += [_joined(same)] if role in roles and len(same) > 1 else same
     return merged
 
 

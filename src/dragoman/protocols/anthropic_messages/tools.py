@@ -62,11 +62,8 @@ def read_tools(
 def _read_tool(tool: shapes.Tool, path: str, extras: list[Extra]) -> Tool:
     if tool.hosted is not None:
         return _read_hosted(tool.hosted, path)
-    if (
-        tool.allowed_callers is not None
-        or tool.eager_input_streaming is not None
-        or tool.input_examples is not None
-    ):
+    rare = tool.allowed_callers, tool.eager_input_streaming, tool.input_examples
+    if rare != (None, None, None):
         report_lost(tool, path, extras)
     schema, traits = carried_schema(tool.input_schema, path, "input_schema")
     return FunctionTool(

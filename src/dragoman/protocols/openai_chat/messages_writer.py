@@ -12,7 +12,6 @@ from msgspec import Struct
 from dragoman.canonical.blocks import (
     Block,
     Foreign,
-    Opaque,
     Reasoning,
     Refusal,
     Text,
@@ -264,14 +263,12 @@ class _MessagesWriter(Struct, eq=False):
         details: list[Any] = []
         of_calls: list[JsonObject] = []
         for block in thoughts:
-            own = _is_own(block.opaque)
-            if block.opaque is not None and own:
-                entries = split_entries(replayed_details(block.opaque))
+            opaque = block.opaque
+            if opaque is not None and opaque.origin == wire.NAME:
+                entries = split_entries(replayed_details(opaque))
                 details += entries[0]
                 of_calls += entries[1]
-            lost_text = bool(block.parts) and not shown and not own
-            lost_state = is_foreign_state(block.opaque) and not own
-            if lost_text or lost_state:
+            elif (block.parts and not shown) or is_foreign_state(opaque):
                 self._lose(block.path, LossKind.KNOB, "earlier reasoning is not sent")
         if details:
             message["reasoning_details"] = details
@@ -354,7 +351,3 @@ def _part_name(part: JsonObject) -> str:
     if part["type"] == "file":
         return str(part["file"].get("filename", "file"))
     return "image" if part["type"] == "image_url" else "audio"
-
-
-def _is_own(opaque: Opaque | None) -> bool:
-    return opaque is not None and opaque.origin == wire.NAME

@@ -232,7 +232,7 @@ class ToolWriter(Struct, eq=False):
         if not self._tools:
             # The services refuse a choice without tools; auto and none ask for nothing then.
             if choice.mode not in ("auto", "none"):
-                self._lose(choice.path, LossKind.CONTENT, NO_TOOLS)
+                self._outbound.ledger.add(choice.path, LossKind.CONTENT, NO_TOOLS)
             return
         if choice.allowed is not None:
             refs = [self._ref(ref) for ref in choice.allowed if self._is_offered(ref, choice)]
@@ -250,12 +250,9 @@ class ToolWriter(Struct, eq=False):
         name = self._outbound.names.outward(ref.name, ref.namespace)
         if any(tool[tool["type"]]["name"] == name for tool in self._tools):
             return True
-        self._lose(choice.path, LossKind.CONTENT, NOT_OFFERED)
+        self._outbound.ledger.add(choice.path, LossKind.CONTENT, NOT_OFFERED)
         return False
 
     def _ref(self, ref: ToolRef) -> JsonObject:
         kind = "custom" if ref.custom and self._takes_custom else "function"
         return {"type": kind, kind: {"name": self._outbound.names.outward(ref.name, ref.namespace)}}
-
-    def _lose(self, path: str, kind: LossKind, detail: str) -> None:
-        self._outbound.ledger.add(path, kind, detail)
