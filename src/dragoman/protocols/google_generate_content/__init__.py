@@ -6,10 +6,10 @@ from dragoman.protocols import google_wire
 from dragoman.protocols.base import Codec, Translate
 from dragoman.protocols.google_generate_content import wire
 from dragoman.protocols.google_generate_content.endpoint import ENDPOINT
-from dragoman.protocols.google_generate_content.error_reader import read_error
 from dragoman.protocols.google_generate_content.errors import (
     answer_names,
     is_own_error,
+    read_error,
     write_error,
 )
 from dragoman.protocols.google_generate_content.passthrough import PASSTHROUGH

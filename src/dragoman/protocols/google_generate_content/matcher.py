@@ -18,8 +18,7 @@ from dragoman.protocols.google_generate_content.answer_shapes import (
     Part,
     is_empty,
 )
-from dragoman.protocols.google_generate_content.error_reader import fault_of
-from dragoman.protocols.google_generate_content.errors import is_own_error
+from dragoman.protocols.google_generate_content.errors import fault_of, is_own_error
 from dragoman.protocols.google_generate_content.finish import OF_REQUEST
 from dragoman.protocols.google_generate_content.usage import merge_usage, read_usage
 from dragoman.protocols.matching import Read, Run, Watch

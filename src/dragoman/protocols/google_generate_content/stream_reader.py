@@ -55,7 +55,7 @@ from dragoman.protocols.google_generate_content.answer_shapes import (
     Part,
     is_empty,
 )
-from dragoman.protocols.google_generate_content.error_reader import fault_of
+from dragoman.protocols.google_generate_content.errors import fault_of
 from dragoman.protocols.google_generate_content.finish import (
     CONTINUED,
     STOPPED,
