@@ -346,8 +346,8 @@ class TranslatedStream(AnswerStream):
                         continue
                 outcome, calls = self.outcome, self._calls
                 if outcome.ended or outcome.fault is not None:
-                    # What failed may have been paid for nevertheless.
-                    if type(event) is Metered:
+                    # What failed in this frame may have been paid for nevertheless.
+                    if type(event) is Metered and not size:
                         outcome.record(event)
                     continue
                 if type(event) is Delta:

@@ -92,8 +92,8 @@ class OutputReader(Struct, eq=False):
 
     def _is_shown(self, item: Item) -> bool:
         """Whether an item is of another type, and shown to the client as it is."""
-        is_foreign = item.kind not in OUTPUT_MEMBERS and item.kind != ECHO
-        return is_foreign and self._inbound.same_protocol
+        own = self._inbound.same_protocol
+        return own and item.kind not in OUTPUT_MEMBERS and item.kind != ECHO
 
     def text_block(self, item: Item, at: int) -> OpenBlock | None:
         """The open block of a text part, if there is one."""
@@ -406,7 +406,8 @@ class OutputReader(Struct, eq=False):
         if open_ and parts and any(part.block.text() for part in open_):
             raise _contradictory("a message")
         for part in item.parts:
-            events += _close(part.block)
+            if not part.block.closed:
+                events += _close(part.block)
         return events
 
     def _complete_reasoning(self, item: Item, value: OutputItem, path: str) -> list[Event]:
