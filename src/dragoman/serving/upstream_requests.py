@@ -29,7 +29,7 @@ from dragoman.upstream.request import (
     UpstreamRequest,
     prepared,
 )
-from dragoman.upstream.urls import join_url, parse_url, unversioned
+from dragoman.upstream.urls import join_url, unversioned
 
 _USER_AGENT = f"dragoman/{dragoman.__version__}"
 
@@ -334,7 +334,7 @@ class UpstreamRequestBuilder:
             raise Unauthorised(str(error)) from None
         authorisation = credential.headers
         if credential.keys is not None:
-            target = parse_url(empty.url)
+            target = prepared(empty).target
             signed = signed_headers(target.authority, empty.headers)
             signable = Signable(empty.method, target.path, signed, held)
             authorisation = authoriser.sign(credential.keys, signable)

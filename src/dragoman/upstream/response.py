@@ -7,8 +7,6 @@ from dragoman.upstream.errors import BadAnswer, BodyTooLarge, CallError, ProxyFa
 from dragoman.upstream.headers import Headers
 from dragoman.upstream.incoming import IncomingResponse
 
-_NO_PIECES: Iterator[bytes] = iter(())
-
 
 class UpstreamResponse:
     """The answer to one request, of any status.
@@ -39,13 +37,13 @@ class UpstreamResponse:
         self.headers = Headers(incoming.raw_headers)
         """As received: `content-length` and `content-encoding` describe the coded body."""
         self._inflater: Unpacker | None = None
-        self._pieces = _NO_PIECES
         if forwarded and self.status == 407:
             self.close()
             raise ProxyFailed("the proxy wants an authentication that was not given, or refused it")
         if b"content-encoding" in incoming.raw_headers:
             try:
                 self._inflater = unpacker_for(self.headers["content-encoding"])
+                self._pieces: Iterator[bytes] = iter(())
             except BadCoding as error:
                 self.close()
                 raise BadAnswer(f"the answer has {error}") from None

@@ -1,7 +1,6 @@
 """URLs of upstreams: joining a base with a path, and parsing for a request."""
 
 import re
-from functools import lru_cache
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from msgspec import Struct
@@ -25,7 +24,6 @@ class Target(Struct, frozen=True):
     path: str
 
 
-@lru_cache(maxsize=256)
 def join_url(base_url: str, path: str, query: str = "") -> str:
     """The URL of an endpoint below a base URL.
 
@@ -54,7 +52,6 @@ def join_url(base_url: str, path: str, query: str = "") -> str:
     return urlunsplit((parts.scheme, parts.netloc, merged, both, ""))
 
 
-@lru_cache(maxsize=256)
 def unversioned(base_url: str) -> str:
     """A base URL without its version, and what follows that: where services have paths beside
     those of a protocol. Cohere has OpenAI's below `/compatibility`, and its own not."""
@@ -68,7 +65,6 @@ def unversioned(base_url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, "/".join(kept), parts.query, ""))
 
 
-@lru_cache(maxsize=256)
 def parse_url(url: str) -> Target:
     """Parse a URL for a request; a fragment is dropped.
 
