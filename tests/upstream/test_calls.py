@@ -139,6 +139,16 @@ async def test_an_answer_cut_anywhere_is_the_same(client: UpstreamClient, step: 
         assert "x-trailer" not in response.headers
 
 
+async def test_trailers_are_of_no_answer(client: UpstreamClient) -> None:
+    raw = STREAM_HEAD + chunk(b"ok") + b"0\r\nx-trailer: 1\r\n\r\n"
+    async with Server(answers(raw)) as server:
+        for _ in range(2):
+            async with await client.send(post(server.url)) as response:
+                assert await response.read(10) == b"ok"
+                assert "x-trailer" not in response.headers
+        assert server.connections == 1
+
+
 async def test_informational_answers_are_skipped(client: UpstreamClient) -> None:
     raw = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK
     async with Server(answers(raw)) as server:

@@ -128,6 +128,7 @@ class UpstreamRequestBuilder:
         "_names",
         "_proxy",
         "_secrets",
+        "account",
         "is_ready",
         "mask",
         "tag",
@@ -138,6 +139,7 @@ class UpstreamRequestBuilder:
     ) -> None:
         """`credentials` has those that expire; None: the account has none of these."""
         self._defaults = common
+        self.account = account
         self.tag = account_tag(account.name)
         self._base_url = account.base_url(common.upstream)
         place = place_of(account, common.upstream)
@@ -356,18 +358,18 @@ class UpstreamRequestBuilders:
     ) -> None:
         self.credentials = credentials
         self._defaults = {upstream.name: UpstreamDefaults(upstream) for upstream in upstreams}
-        self._made: dict[str, tuple[Account, UpstreamRequestBuilder]] = {}
+        self._made: dict[str, UpstreamRequestBuilder] = {}
 
     def of(self, account: Account) -> UpstreamRequestBuilder:
         """The request builder of `account` as it is now."""
         made = self._made.get(account.name)
-        if made is None or made[0] is not account:
+        if made is None or made.account is not account:
             common = self._defaults[account.upstream]
-            made = account, UpstreamRequestBuilder(common, account, self.credentials)
+            made = UpstreamRequestBuilder(common, account, self.credentials)
             self._made[account.name] = made
             if len(self._made) > _MOST_MADE:
                 del self._made[next(iter(self._made))]
-        return made[1]
+        return made
 
 
 def _refusal(outcome: object) -> Symptom | None:
