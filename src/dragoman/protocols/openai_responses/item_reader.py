@@ -14,7 +14,6 @@ from msgspec import Raw, Struct
 from msgspec.structs import astuple, fields, replace
 
 from dragoman import jsontext
-from dragoman.canonical import requests
 from dragoman.canonical.blocks import (
     Block,
     Foreign,
@@ -63,14 +62,6 @@ Role: TypeAlias = Literal["assistant", "user", "system", "developer", "tool"]
 _Read: TypeAlias = tuple[Role, Sequence[Block]] | None
 """The blocks of an item; None for one that is no part of the conversation."""
 _USERS: Final = ("user", "system", "developer")
-_SIDES: Final[dict[Role, requests.Role]] = {
-    "assistant": "assistant",
-    "tool": "user",
-    "user": "user",
-    "system": "system",
-    "developer": "developer",
-}
-"""The roles of the turns they are in."""
 
 
 class ItemReader(Struct, eq=False):
@@ -110,10 +101,12 @@ class ItemReader(Struct, eq=False):
                 blocks += found
                 continue
             if blocks:
-                turns.append(Turn(role=_SIDES[side], blocks=tuple(blocks), path=begun))
+                whose = side if side != "tool" else "user"
+                turns.append(Turn(role=whose, blocks=tuple(blocks), path=begun))
             side, blocks, begun = role, [*found], path
         if blocks:
-            turns.append(Turn(role=_SIDES[side], blocks=tuple(blocks), path=begun))
+            whose = side if side != "tool" else "user"
+            turns.append(Turn(role=whose, blocks=tuple(blocks), path=begun))
         return tuple(turns)
 
     def _decoded(self, items: Iterable[Raw]) -> Iterator[shapes.Item]:
