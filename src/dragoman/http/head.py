@@ -21,7 +21,11 @@ from dragoman.http.problems import Problem
 
 Fields = Sequence[tuple[bytes, bytes]]
 
-_HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+_is_host = lru_cache(maxsize=16)(
+    re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?").fullmatch
+)
+"""Matches what a `Host` may be: few are asked for, and the latest are remembered."""
+
 _DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
 _SINGLE = frozenset({b"host", b"content-type", b"content-encoding", b"expect"})
 _MOST_FIELDS = 256
@@ -65,7 +69,7 @@ def read_fields(fields: Fields, version: str) -> tuple[dict[bytes, bytes], int]:
         # The parser takes a line without a version for HTTP/0.9.
         raise BadHead(Problem.MALFORMED if version == "0.9" else Problem.VERSION)
     host = headers.get(b"host")
-    if version == "1.1" if host is None else _HOST.fullmatch(host) is None:
+    if version == "1.1" if host is None else _is_host(host) is None:
         raise BadHead(Problem.MALFORMED)
     if b"transfer-encoding" not in headers:
         return headers, int(headers.get(b"content-length", 0))
