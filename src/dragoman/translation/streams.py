@@ -350,12 +350,15 @@ class TranslatedStream(AnswerStream):
                     if type(event) is Metered and not size:
                         outcome.record(event)
                     continue
+                if type(event) is Metered:
+                    written.append(self._write(event))
+                    continue
                 if type(event) is Delta:
                     if not event.text.isspace():
                         self.blank = 0 if event.text else self.blank
                     elif event.index in calls:
                         self.blank += len(event.text)
-                elif type(event) is not Metered:
+                else:
                     if type(event) is Opened:
                         self.speaks = self.speaks or type(event.block) is not Reasoning
                         if type(event.block) is ToolCall:
@@ -385,11 +388,12 @@ class TranslatedStream(AnswerStream):
         kind = type(event)
         self.begun = self.begun or has_content(event)
         if kind in RECORDED:
-            self._plain = None
             if kind is Finished and not self.begun and self._ledger.lacks_content:
                 raise UpstreamError.unreadable(UNREAD)
-            if self._mask is not None and type(event) is Failed:
-                event = Failed(self._mask.fault(event.fault))
+            if type(event) is Failed:
+                self._plain = None
+                if self._mask is not None:
+                    event = Failed(self._mask.fault(event.fault))
             self.outcome.record(event)
         return self._writer.write(event)
 

@@ -130,8 +130,7 @@ class GoogleMatcher(Watch):
             self.reason = self.reason or "SAFETY"
         if answer.usage_metadata:
             merge_usage(self._counts, answer.usage_metadata)
-            if self._ends or self.usage is None:
-                self.usage = read_usage(self._counts)
+            self.usage = read_usage(self._counts)
         self._record(answer, frame)
         return self._shown(answer, frame)
 
@@ -144,8 +143,6 @@ class GoogleMatcher(Watch):
         if not is_own_error(frame.data):
             return None
         self.fault = fault_of(error)
-        if self._counts:
-            self.usage = read_usage(self._counts)
         return frame.raw
 
     def _take(self, candidate: Candidate) -> None:

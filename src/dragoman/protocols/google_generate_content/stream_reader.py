@@ -145,7 +145,7 @@ class GoogleReader:
         except UpstreamError as error:
             failure = error
         self._over = True
-        return (*self._metered(), Failed(failure.fault))
+        return (Failed(failure.fault),)
 
     def finish(self) -> Iterable[Event]:
         """Handle the end of the bytes: the end of the answer, if its reason was given."""
@@ -196,8 +196,7 @@ class GoogleReader:
         counts = answer.usage_metadata
         if counts is not None:
             merge_usage(self._usage, counts)
-        is_first = not self._started
-        if is_first:
+        if not self._started:
             self._started = True
             self._id = answer.response_id or ""
             known = read_usage(self._usage) if "promptTokenCount" in self._usage else None
@@ -211,8 +210,7 @@ class GoogleReader:
                 self._inbound.ledger.add("candidates", LossKind.CONTENT, detail)
             else:
                 self._candidate(candidate, events)
-        if is_first:
-            # The counts of later chunks are told at the end.
+        if counts is not None:
             events += self._metered()
         return events
 
