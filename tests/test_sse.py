@@ -65,6 +65,10 @@ def test_any_chopping_gives_the_same_frames(
     assert decode(*chunks) == [(b"e", text.encode()) for text in clean]
 
 
+def test_an_empty_chunk_changes_nothing() -> None:
+    assert decode(b"event: e\r", b"", b"\ndata: x\r\n\r", b"", b"\n") == [(b"e", b"x")]
+
+
 def test_large_lines_are_read() -> None:
     """Lines of at least 1 MB are accepted. req: 125"""
     line = b"data: " + b"x" * 3_000_000 + b"\n\n"

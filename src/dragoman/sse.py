@@ -80,6 +80,8 @@ class Decoder:
 
     def _with_lf(self, chunk: bytes) -> bytes:
         """A chunk with LF for the other line ends."""
+        if not chunk:
+            return chunk
         if self._after_cr:
             chunk = chunk.removeprefix(b"\n")
         self._after_cr = chunk.endswith(b"\r")

@@ -56,6 +56,11 @@ class Escapes:
         self._held = ""
         self.mended = False
 
+    @property
+    def waits(self) -> bool:
+        """Whether an escape waits for its rest."""
+        return bool(self._held)
+
     def push(self, text: str) -> str:
         """Take more of the arguments; return what is known of them."""
         text = self._held + text

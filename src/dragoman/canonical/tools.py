@@ -92,6 +92,14 @@ class ToolRestorer:
             return (Failed(fault),)
         return (event,)
 
+    def passing(self, index: int) -> list[str] | None:
+        """The pieces of a call of which further arguments without an escape pass as they are, once
+        they are added to these; None of any other block."""
+        call = self._calls.get(index)
+        if call is None or call.held or (call.escapes is not None and call.escapes.waits):
+            return None
+        return call.pieces
+
     def _opened(self, event: Opened, head: ToolCall) -> Event:
         emulated, properties = False, _NOTHING_RENAMED
         known = self._names.inward(head.name) if head.namespace is None else None

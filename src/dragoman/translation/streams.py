@@ -207,6 +207,7 @@ class TranslatedStream(AnswerStream):
         "_calls",
         "_carried",
         "_ledger",
+        "_pieces",
         "_plain",
         "_reader",
         "_restorer",
@@ -242,7 +243,9 @@ class TranslatedStream(AnswerStream):
         self._calls: set[int] = set()
         """Indexes of the blocks that are tool calls; the restorer changes nothing else."""
         self._plain: int | None = None
-        """Index of the open block, if further text of it needs nothing but to be written."""
+        """Index of the open block, if no stage would change further text of it. If it is a call,
+        `_pieces` are those of its arguments."""
+        self._pieces: list[str] | None = None
         self.speaks = False
         """Whether there was content other than unsigned reasoning."""
         self._text_bytes = 0
@@ -342,8 +345,12 @@ class TranslatedStream(AnswerStream):
                         len(text) if text.isascii() else len(text.encode(errors="replace"))
                     )
                     if event.index == self._plain:
-                        written.append(self._writer.write(event))
-                        continue
+                        pieces = self._pieces
+                        if pieces is None or ("\\" not in text and not text.isspace()):
+                            if pieces is not None:
+                                pieces.append(text)
+                            written.append(self._writer.write(event))
+                            continue
                 outcome, calls = self.outcome, self._calls
                 if outcome.ended or outcome.fault is not None:
                     # What failed in this frame may have been paid for nevertheless.
@@ -373,16 +380,20 @@ class TranslatedStream(AnswerStream):
                 for changed in self._restorer.push(event) if calls else (event,):
                     for ordered in self._sequencer.push(changed):
                         written.append(self._write(ordered))  # noqa: PERF401
-                self._plain = self._plain_block()
+                self._find_plain()
         except (IllegalEvent, DragomanError) as error:
             fault = error.fault if isinstance(error, DragomanError) else _ILLEGAL
             written.append(self._failed(fault))
 
-    def _plain_block(self) -> int | None:
-        """The open block, if no stage would change its text and all that its first text begins has
-        begun."""
-        index = self._sequencer.current
-        return index if self.begun and not self.blank and index not in self._calls else None
+    def _find_plain(self) -> None:
+        """Find out whether the open block is plain: all that its first text begins has begun."""
+        index, self._plain, self._pieces = self._sequencer.current, None, None
+        if index is None or not self.begun or self.blank:
+            return
+        if index in self._calls:
+            self._pieces = self._restorer.passing(index)
+        if index not in self._calls or self._pieces is not None:
+            self._plain = index
 
     def _write(self, event: Event) -> bytes:
         kind = type(event)
@@ -430,8 +441,8 @@ class CutStream(TranslatedStream):
     def cut(self) -> bool:
         return self._cutter.over
 
-    def _plain_block(self) -> None:
-        """None: a stop sequence may be in any text."""
+    def _find_plain(self) -> None:
+        """None is: a stop sequence may be in any text."""
 
     def _write(self, event: Event) -> bytes:
         write, cutter = super()._write, self._cutter

@@ -17,15 +17,21 @@ from dragoman.protocols.openai_chat.shapes import CallPiece, FunctionPiece
 
 _TYPE: Final = "tool_call"
 CONTENT: Final = "extra_content"
+_NOTHING: Final = FunctionPiece()
 _VENDOR, _SIGNATURE = "google", "thought_signature"
 
 
 def call_entry(piece: CallPiece) -> JsonObject | None:
     """The entry with the state in a fragment of a call; None if it has none."""
-    own = _carried(piece)
-    inner = {} if piece.function is None else _carried(piece.function)
-    if not own and not inner:
+    function = piece.function or _NOTHING
+    if not (
+        piece.extra_content
+        or piece.thought_signature
+        or function.extra_content
+        or function.thought_signature
+    ):
         return None
+    own, inner = _carried(piece), _carried(function)
     # The text under `data` marks the entry as state that only its maker reads.
     state = to_json_text({"call": own, "function": inner})
     return {"type": _TYPE, "id": piece.id, "data": state, "call": own, "function": inner}

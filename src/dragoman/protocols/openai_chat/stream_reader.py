@@ -295,7 +295,8 @@ class ChatReader(Struct, eq=False):
         if thought or delta.reasoning_details:
             self._reason(thought, delta.reasoning_details, events)
         records = logprobs if type(logprobs) is dict else _EMPTY
-        self._extend(self._text, delta.content, records.get("content"), events)
+        if delta.content or records:
+            self._extend(self._text, delta.content, records.get("content"), events)
         if delta.annotations:
             self._annotate(delta.annotations, events)
         if delta.refusal or records:

@@ -94,7 +94,7 @@ class ToolFragments(Struct, eq=False):
             UpstreamError: it belongs to a call that is already over.
         """
         call_id, at, name, text = piece.id or "", piece.index, piece.called, piece.text
-        if self._is_repetition(at, call_id, name, text):
+        if call_id and self._is_repetition(at, call_id, name, text):
             return
         call = self._find(at, call_id, name, text)
         if call is None:
@@ -104,7 +104,8 @@ class ToolFragments(Struct, eq=False):
             if alike is not None and alike.name == name and at in (None, alike.at):
                 call.alike = alike
         self._last = call
-        self._fill(call, call_id, name)
+        if call_id or name:
+            self._fill(call, call_id, name)
         if call.closed:
             if text.strip():
                 raise UpstreamError.unreadable("a tool call goes on after the next one began")
@@ -190,7 +191,7 @@ class ToolFragments(Struct, eq=False):
 
     def _is_repetition(self, at: int | None, call_id: str, name: str, text: str) -> bool:
         """Whether a fragment repeats a whole call: index, id, name and arguments are the same."""
-        call = self._by_id.get(call_id) if call_id and name and text.strip() else None
+        call = self._by_id.get(call_id) if name and text.strip() else None
         return (
             call is not None
             and at in (None, call.at)
