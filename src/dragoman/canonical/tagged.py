@@ -11,8 +11,15 @@ from dragoman.canonical.events import Closed, Delta, Event, Opened
 OPENING: Final = "<think>"
 CLOSING: Final = "</think>"
 
+_BRACKET: Final = ord("<")
+
 _INDEX: Final = -1
 """The index of the reasoning block; readers count from 0."""
+
+
+def may_have_tags(body: bytes) -> bool:
+    """Whether the texts in JSON may have a tag, which may be in pieces, and have escapes."""
+    return _BRACKET in body or body.find(b"\\u00") >= 0
 
 
 class TaggedReasoning:

@@ -25,7 +25,7 @@ from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import CustomTool, Extra, FunctionTool, Request, Tool, ToolRef
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import cut_whole, emulated
-from dragoman.canonical.tagged import TaggedReasoning
+from dragoman.canonical.tagged import TaggedReasoning, may_have_tags
 from dragoman.canonical.tagged_calls import TaggedCalls
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.protocols import CODECS
@@ -569,13 +569,12 @@ class Call:
         return b"".join(filled(written, writer.long_texts))
 
     def _events(self, body: bytes) -> Iterable[Event]:
-        return self._complete(
-            self._staged(self.codec.translate.read_response(body, self._inbound()))
-        )
+        events = self.codec.translate.read_response(body, self._inbound())
+        return self._complete(self._staged(events, tagged=may_have_tags(body)))
 
-    def _staged(self, events: Iterable[Event]) -> Iterable[Event]:
+    def _staged(self, events: Iterable[Event], *, tagged: bool = True) -> Iterable[Event]:
         """What all events of an answer become behind the stages."""
-        for stage in self._stages():
+        for stage in self._stages(tagged):
             events = staged(stage, events)
         return events
 
@@ -595,11 +594,13 @@ class Call:
     def _reader(self, halves: Halves) -> StreamReader:
         return self.codec.translate.stream_reader(self._inbound(halves))
 
-    def _stages(self) -> Iterator[Stage]:
-        """The stages that find reasoning and calls in the text of the answer."""
+    def _stages(self, tagged: bool = True) -> Iterator[Stage]:
+        """The stages that find reasoning and calls in the text of the answer, which may be
+        `tagged`."""
         capabilities = self.settings.capabilities
         where, parses = capabilities.reasoning_in, capabilities.tool_text == "parse"
-        if where == "tags" or (where == "auto" and self._source.codec is not self.codec):
+        is_looked_for = tagged and where == "auto" and self._source.codec is not self.codec
+        if where == "tags" or is_looked_for:
             yield TaggedReasoning(is_open=where == "tags")
         if self._others:
             yield TaggedCalls(self._others, self.ledger, mint if parses else None)

@@ -14,7 +14,6 @@ from typing import Any
 
 from msgspec import Struct, field, json
 
-from dragoman import jsontext
 from dragoman.canonical.blocks import (
     Block,
     Reasoning,
@@ -62,14 +61,14 @@ _COMPLETION = "text in the place of deltas"
 _WATCHED = "text whose pieces may belong elsewhere, or follow a finish reason"
 
 _text_chunk = json.Decoder(TextChunk).decode
-_answer = jsontext.decoder(Answer)
+_answer = json.Decoder(Answer).decode
 
 
 def exact_answer(data: bytes) -> Answer | None:
     """A chunk or answer in the protocol's form, with choices; None of any other."""
     try:
         answer = _answer(data)
-    except JsonError:
+    except REFUSED:
         return None
     choices = answer.choices
     if choices is None or answer.error is not None:
