@@ -12,7 +12,7 @@ from msgspec import Struct
 from dragoman.canonical.blocks import Text
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.pairing import pair_tools, report_silence
-from dragoman.canonical.requests import Request, Role, Turn
+from dragoman.canonical.requests import Request, Role
 from dragoman.protocols.anthropic_messages.caching import Marks
 from dragoman.protocols.anthropic_messages.content_writer import BlockWriter
 from dragoman.protocols.anthropic_messages.settings import MessagesOptions
@@ -103,14 +103,18 @@ class _Placement:
         self._system += self._writer.turn(request.instructions, "system")
         leading = 0
         while leading < len(request.turns) and request.turns[leading].role in SYSTEM_ROLES:
-            self._system += self._content(request.turns[leading], "system")
+            turn = request.turns[leading]
+            lose_name(turn, self._outbound)
+            self._system += self._writer.turn(turn.blocks, "system")
             leading += 1
         ledger, is_late = self._outbound.ledger, False
         for turn in pair_tools(request.turns[leading:], self._outbound.options, ledger):
             role = turn.role
             if role in SYSTEM_ROLES:
                 role, is_late = "system", True
-            self._append(_Message(role, self._content(turn, role), turn.path))
+            if turn.name is not None:
+                lose_name(turn, self._outbound)
+            self._append(_Message(role, self._writer.turn(turn.blocks, role), turn.path))
         if self._writer.thinks:
             self._drop_idle_thinking()
         if is_late:
@@ -121,11 +125,6 @@ class _Placement:
         ]
         last_path = self._messages[-1].path if self._messages else ""
         return Conversation(self._system, messages, last_path)
-
-    def _content(self, turn: Turn, role: Role) -> list[JsonObject]:
-        if turn.name is not None:
-            lose_name(turn, self._outbound)
-        return self._writer.turn(turn.blocks, role)
 
     def _append(self, message: _Message) -> None:
         """Add a message; neighbours of one role are one message."""
