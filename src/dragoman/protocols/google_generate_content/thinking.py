@@ -6,8 +6,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Thinking
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.google_capabilities import GoogleCapabilities
-from dragoman.protocols.google_generations import budgets_of
+from dragoman.protocols.google_capabilities import GoogleCapabilities, budgets_of
 from dragoman.protocols.google_thinking import is_shown, level_for, shows_unasked
 from dragoman.protocols.request_settings import RequestSettings
 
