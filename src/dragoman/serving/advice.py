@@ -90,7 +90,7 @@ class Adviser:
         """What the server says at a path beside its protocol's; nothing if it has none."""
         base = urlsplit(self._upstream.base_url)
         made = self._builder.get("/") if body is None else self._post(body)
-        request = replace(made, url=f"{base.scheme}://{base.netloc}{path}")
+        request = replace(made, url=f"{base.scheme}://{base.netloc}{path}", ready=None)
         try:
             async with await self._client.send(request) as answer:
                 text = await answer.read(_ANSWER_BYTES)

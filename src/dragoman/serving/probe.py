@@ -192,7 +192,7 @@ async def _answer(
     try:
         await builder.ready()
         request = builder.post(call.path, call.body, None, stream=False)
-        request = replace(request, proxy=None if proxy is None else proxy.reveal())
+        request = replace(request, proxy=None if proxy is None else proxy.reveal(), ready=None)
         async with await calls.client.send(request) as answer:
             if not 200 <= answer.status < 300:
                 body = builder.mask.error(await read_error(answer))

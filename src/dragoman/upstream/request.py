@@ -190,7 +190,8 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
     socket: SocketUse | None = None
     """Present: the request goes as a WebSocket message where the upstream offers that."""
     ready: Prepared | None = None
-    """What `prepared` returns, where many requests have it in common."""
+    """What `prepared` returns, where many requests have it in common; None once another member is
+    replaced."""
 
     def __repr__(self) -> str:
         """Method and size only: URL, headers, body and proxy may contain secrets."""

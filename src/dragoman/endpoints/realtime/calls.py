@@ -337,9 +337,8 @@ def _posted(
     def build(builder: UpstreamRequestBuilder) -> UpstreamRequest:
         request = builder.post(f"/realtime{path}", body, None, stream=False)
         headers = dict(request.headers) | {"content-type": media, "accept": "*/*"}
-        if secret is None:
-            return replace(request, headers=tuple(headers.items()))
-        return as_holder(replace(request, headers=tuple(headers.items())), secret)
+        request = replace(request, headers=tuple(headers.items()), ready=None)
+        return request if secret is None else as_holder(request, secret)
 
     return build
 

@@ -211,7 +211,7 @@ def _handshake(
         for name, value in call.incoming.headers.items()
         if name in _FORWARDED
     ]
-    request = replace(request, headers=(*request.headers, *passed))
+    request = replace(request, headers=(*request.headers, *passed), ready=None)
     return request if secret is None else as_holder(request, secret)
 
 
@@ -230,7 +230,7 @@ def as_holder(request: UpstreamRequest, secret: ClientSecret) -> UpstreamRequest
     """A request with the upstream's own secret in place of an account's key."""
     headers = [one for one in request.headers if one[0].lower() not in _KEYS]
     bearer = ("authorization", f"Bearer {secret.value}")
-    return replace(request, headers=(*headers, bearer), authorisation=())
+    return replace(request, headers=(*headers, bearer), authorisation=(), ready=None)
 
 
 def _offers_protocol(incoming: IncomingRequest) -> bool:
