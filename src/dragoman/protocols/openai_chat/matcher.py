@@ -7,13 +7,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman import jsontext
 from dragoman.canonical.errors import UpstreamError
 from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
 from dragoman.protocols.error_body import is_error, is_readable
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.matching import (
-    MODEL,
     Arguments,
     Read,
     Run,
@@ -28,7 +26,7 @@ from dragoman.protocols.openai_chat.shapes import Answer, CallPiece, Choice, Sai
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.reading import Reader
-from dragoman.sse import DONE, Frame, encode, escape
+from dragoman.sse import DONE, Frame, encode
 
 _exact = Reader(Answer).exact
 _EMPTY = Said()
@@ -309,7 +307,7 @@ class ChatMatcher(Watch):
         "_has_legacy_calls",
         "_head",
         "_id_repeats",
-        "_renamer",
+        "_model",
         "_spoken",
         "_usage",
         "_wants_usage",
@@ -323,7 +321,7 @@ class ChatMatcher(Watch):
         choices: int = 1,
     ) -> None:
         super().__init__()
-        self._renamer = _Renamer(model)
+        self._model = model
         self._wants_usage = include_usage
         self._asked = choices
         self._choices = {0: Progress(is_alone=choices == 1)}
@@ -412,7 +410,10 @@ class ChatMatcher(Watch):
             self.usage = read_usage(chunk.usage, tier=chunk.service_tier or self._tier)
             if not choices and not self._wants_usage:
                 return b""
-        passed = self._renamer.renamed(data, encode(data))
+        model = self._model
+        if model is not None and chunk.model not in (None, model):
+            data = renamed(data, model)
+        passed = encode(data)
         if like is not None:
             self.learn(frame, passed, *like)
         if self._head is None and not chunk.usage:
@@ -475,40 +476,3 @@ class ChatMatcher(Watch):
             usage_chunk: JsonObject = {"choices": [], "usage": self._usage}
             usage_chunk["service_tier"] = self._tier
             read(Frame(b"", to_json(usage_chunk)))
-
-
-class _Renamer(Struct, eq=False):
-    """A replacement of the model name in chunks, which have a common prefix up to it."""
-
-    model: str | None
-    _head: bytes = b""
-    _new_head: bytes = b""
-    """The beginning of the last renamed chunk, before and after."""
-    _name: bytes = b""
-    """The encoded name to show; empty if the chunks have it already, or any will do."""
-
-    def __post_init__(self) -> None:
-        self._name = b"" if self.model is None else escape(to_json(self.model))
-
-    def renamed(self, data: bytes, raw: bytes) -> bytes:
-        """The frame `raw` of the chunk `data` with that name."""
-        if not self._name:
-            return raw
-        if self._head and raw.startswith(self._head):
-            return self._new_head + raw[len(self._head) :]
-        found = MODEL.search(raw)
-        if found is None:
-            return raw
-        if raw.find(b"{", raw.find(b"{") + 1, found.start()) >= 0:
-            # The first match may be inside another member.
-            members = jsontext.members(data)
-            if "model" not in members:
-                return raw
-            return encode(to_json({**members, "model": self.model}))
-        if found[2] == self._name:
-            # The upstream repeats it in all chunks, as it describes the whole answer.
-            self._name = b""
-            return raw
-        self._head = raw[: found.end()]
-        self._new_head = raw[: found.start(2)] + self._name
-        return self._new_head + raw[found.end() :]
