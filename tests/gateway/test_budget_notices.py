@@ -251,10 +251,11 @@ def test_a_program_asks_what_it_may_spend(simulator: RunningSimulator, tmp_path:
 def test_a_budget_that_cannot_be_counted_stops_claude_code(
     gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dragoman.serving.limits.client import Limits, LimitsAway
+    from dragoman.link.messages import LinkClosed
+    from dragoman.serving.limits.client import Limits
 
     async def gone(*_: object) -> None:
-        raise LimitsAway
+        raise LinkClosed
 
     monkeypatch.setattr(Limits, "admit", gone)
     answer = ask(gateway, "messages", headers=CLAUDE_CODE)

@@ -14,8 +14,9 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.record import Record
 from dragoman.keys.records import ACCOUNT
 from dragoman.limits.rules import Expected, Reservation, Rules
+from dragoman.link.messages import LinkClosed
 from dragoman.serving.failures import Failure
-from dragoman.serving.limits.client import Limits, LimitsAway
+from dragoman.serving.limits.client import Limits
 from dragoman.serving.limits.use import ExpectedUse, spent_by
 from dragoman.serving.plan import Plan
 from dragoman.translation import ClientRequest
@@ -82,7 +83,7 @@ class AccountLimits:
             rules = rules.concerning((plan.target.model,))
             expected = expect(rules, owner.name, now)
             decision = await self._limits.admit(rules, owner.name, expected, 0, 1)
-        except LimitsAway:
+        except LinkClosed:
             return None
         if isinstance(decision, Reservation):
             return Reserved(self._limits, decision)

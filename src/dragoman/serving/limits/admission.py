@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from functools import partial
 
 from dragoman.canonical.usage import Usage
 from dragoman.edge.auth import Caller
@@ -15,11 +15,12 @@ from dragoman.edge.record import Record
 from dragoman.limits.messages import Granted, Refused
 from dragoman.limits.owner import is_short
 from dragoman.limits.rules import Admitted, Expected, Reservation, Rule, Rules
+from dragoman.link.messages import LinkClosed
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.base import to_json
 from dragoman.serving.limits.alerts import LimitAlerts
 from dragoman.serving.limits.budget_use import refusal_for, used_up
-from dragoman.serving.limits.client import Limits, LimitsAway
+from dragoman.serving.limits.client import Limits
 from dragoman.serving.limits.responses import (
     CLAMPED_HEADER,
     away,
@@ -84,7 +85,7 @@ class Admission:
                     if asked_output(request) is None:
                         longest = unlimited(expected, target, answers)
             decision = await self._ask(incoming, rules, caller.name, expected, longest, answers)
-        except LimitsAway:
+        except LinkClosed:
             raise _away(incoming, caller) from None
         if isinstance(decision, Refused):
             raise self._refused(incoming, caller, record, rules, decision)
@@ -132,7 +133,7 @@ class Admission:
                 if expected.cost is None:
                     _check_priced(rules, expected, incoming, record)
             decision = await self._ask(incoming, rules, caller.name, expected, 0, 1)
-        except LimitsAway:
+        except LinkClosed:
             raise _away(incoming, caller) from None
         if isinstance(decision, Refused):
             raise self._refused(incoming, caller, record, rules, decision)
@@ -157,7 +158,7 @@ class Admission:
             if (rule := rules.uncountable) is not None:
                 raise _reported(incoming, record, rule, *uncountable(rule))
             decision = await self._ask(incoming, rules, caller.name, _NO_TOKENS, 0, 1)
-        except LimitsAway:
+        except LinkClosed:
             raise _away(incoming, caller) from None
         if isinstance(decision, Refused):
             raise self._refused(incoming, caller, record, rules, decision)
@@ -198,7 +199,7 @@ class Admission:
         now = time.time()
         try:
             decision = await self._limits.admit_more(admitted, now)
-        except LimitsAway:
+        except LinkClosed:
             return away()[0].fault.message
         if record.admitted is not admitted and isinstance(decision, Granted):
             # It is over meanwhile, and settled without this.
@@ -214,7 +215,7 @@ class Admission:
     async def adopt(self, caller: Caller, record: Record) -> None:
         """Have what was used counted at the limits of a caller that are lasting, though nothing was
         reserved for it here."""
-        with suppress(LimitsAway):
+        with suppress(LinkClosed):
             rules = caller.bound or await self._limits.bind(caller)
             if rules.is_partial:
                 rules = rules.concerning((record.model, record.upstream_model))
@@ -255,18 +256,18 @@ class Admission:
         expected: Expected,
         longest: int,
         answers: int,
-    ) -> Coroutine[Any, Any, Reservation | Refused]:
+    ) -> Awaitable[Reservation | Refused]:
         """What the owner decides; a client that leaves while its request waits is noticed."""
-        decision = self._limits.admit(rules, caller, expected, longest, answers)
-        return self._awaited(incoming, decision) if rules.may_wait else decision
+        decide = partial(self._limits.admit, rules, caller, expected, longest, answers)
+        return self._awaited(incoming, decide) if rules.may_wait else decide()
 
     async def _awaited(
-        self, incoming: IncomingRequest, decision: Coroutine[Any, Any, Reservation | Refused]
+        self, incoming: IncomingRequest, decide: Callable[[], Awaitable[Reservation | Refused]]
     ) -> Reservation | Refused:
         decided: list[Reservation | Refused] = []
 
         async def ask() -> None:
-            decided.append(await decision)
+            decided.append(await decide())
 
         try:
             await while_connected(incoming, ask())

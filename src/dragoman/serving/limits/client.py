@@ -79,10 +79,6 @@ class LimitView(NamedTuple):
         return max(0, self.amount - self.state.used - self.state.reserved)
 
 
-class LimitsAway(Exception):
-    """The owner of limits is gone."""
-
-
 class Limits:
     """Asks the owner of limits, which is `owner`. `history` reads rows of usage. `alerts`
     reports limits that fill up. `exchange` reports to the ledgers of limits that several machines
@@ -129,7 +125,7 @@ class Limits:
         """The limits of a caller, which it keeps.
 
         Raises:
-            LimitsAway: the owner is gone.
+            LinkClosed: the owner is gone.
         """
         rules = self._rules_of(caller.name, caller.limits, caller.team, caller.team_limits)
         await self._define([one for one in rules if not one.number])
@@ -167,7 +163,7 @@ class Limits:
         the longest output that it may have, of `answers` answers together.
 
         Raises:
-            LimitsAway: the owner is gone.
+            LinkClosed: the owner is gone.
         """
         while True:
             claims = rules.claims(expected, time.time())
@@ -180,7 +176,7 @@ class Limits:
             await self._define(rules.all)
 
     def _reserved(self, rules: Rules, granted: Granted) -> Reservation:
-        cost = sum([granted.amounts[place] for place in rules.costs])
+        cost = sum(map(granted.amounts.__getitem__, rules.costs))
         self.reserved_cost += cost
         return Reservation(rules, granted, cost)
 
@@ -194,7 +190,7 @@ class Limits:
             rules = self._counting[owner] = Rules([self._rule(limit, owner, is_team=False)])
         try:
             reserved = await self.admit(rules, owner, Expected(0, 0), 0, 1)
-        except LimitsAway:
+        except LinkClosed:
             return False
         if isinstance(reserved, Reservation):
             self.settle(reserved, reserved.granted.amounts)
@@ -205,7 +201,7 @@ class Limits:
         it is given more input. None if it has no limits that count this.
 
         Raises:
-            LimitsAway: the owner is gone.
+            LinkClosed: the owner is gone.
         """
         first = admitted.reservation
         pairs = [
@@ -312,12 +308,9 @@ class Limits:
         """The limits that this machine shares with others.
 
         Raises:
-            LimitsAway: the owner is gone.
+            LinkClosed: the owner is gone.
         """
-        try:
-            return (await self._owner.ask(questions.LOOK_SHARED, LookShared())).limits
-        except LinkClosed:
-            raise LimitsAway from None
+        return (await self._owner.ask(questions.LOOK_SHARED, LookShared())).limits
 
     # Between what is settled and rows of usage
 
@@ -346,7 +339,7 @@ class Limits:
 
     # Asking
 
-    async def _ask(self, message: Admit) -> Decision:
+    def _ask(self, message: Admit) -> Awaitable[Decision]:
         def give_back(decision: Decision) -> None:
             """Nothing comes of what a request was granted, which has left meanwhile."""
             if isinstance(decision, Granted):
@@ -355,20 +348,14 @@ class Limits:
                 settle = Settle(decision.at, settled, is_stored=False)
                 self._owner.report(questions.SETTLE, settle)
 
-        try:
-            return await self._owner.ask(questions.ADMIT, message, give_back)
-        except LinkClosed:
-            raise LimitsAway from None
+        return self._owner.ask(questions.ADMIT, message, give_back)
 
     async def _define(self, rules: Sequence[Rule]) -> None:
         """Have the owner know limits, and what was used of those that are new to it."""
         if not rules:
             return
         message = Define(tuple([(one.ledger, one.limit) for one in rules]))
-        try:
-            defined = await self._owner.ask(questions.DEFINE, message)
-        except LinkClosed:
-            raise LimitsAway from None
+        defined = await self._owner.ask(questions.DEFINE, message)
         for rule, number in zip(rules, defined.numbers, strict=True):
             if number in defined.empty:
                 used = await self.history.used(rule, time.time())

@@ -149,7 +149,8 @@ class LimitService:
 
     def _settle(self, peer: Peer, message: Settle) -> None:
         self.owner.settle(peer, message, time.time())
-        self._report_reached(peer)
+        if self.owner.reached:
+            self._report_reached(peer)
         if self._queues:
             self._serve(one.number for one in message.limits)
         if self._await_room:
@@ -183,10 +184,9 @@ class LimitService:
 
     def _report_reached(self, peer: Peer) -> None:
         """Report the shares of limits that were reached to the worker that has used them."""
-        if self.owner.reached:
-            for one in self.owner.reached:
-                peer.report(questions.REACHED, one)
-            self.owner.reached.clear()
+        for one in self.owner.reached:
+            peer.report(questions.REACHED, one)
+        self.owner.reached.clear()
 
     def _report_away(self, since: float) -> None:
         for peer in self._peers:
@@ -194,15 +194,15 @@ class LimitService:
 
     def _admit(self, peer: Peer, message: Admit) -> Decision | Awaitable[Decision]:
         decision = self._decide(peer, message, time.time())
-        if isinstance(decision, Refused) and (
-            self._borrowing is not None or message.claims[decision.place].queue_s
-        ):
+        if not isinstance(decision, Refused):
+            return decision
+        if self._borrowing is not None or message.claims[decision.place].queue_s:
             return self._wait(peer, message, decision)
         return self._with_room_reported(peer, message, decision)
 
-    def _with_room_reported(self, peer: Peer, message: Admit, decision: Decision) -> Decision:
-        """A decision, upon which `Room` is reported later where that is wanted."""
-        if message.awaits_room and isinstance(decision, Refused):
+    def _with_room_reported(self, peer: Peer, message: Admit, decision: Refused) -> Refused:
+        """A refusal, upon which `Room` is reported later where that is wanted."""
+        if message.awaits_room:
             number = message.claims[decision.place].number
             self._await_room.setdefault(number, {})[peer] = None
             if self._borrowing is not None:
@@ -228,7 +228,8 @@ class LimitService:
         if refused is not None:
             return refused
         decision = self.owner.admit(peer, message, now)
-        self._report_reached(peer)
+        if self.owner.reached:
+            self._report_reached(peer)
         return decision
 
     def _refused_by_queue(self, message: Admit, now: float) -> Refused | None:
