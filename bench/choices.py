@@ -103,12 +103,12 @@ def refusal(size: int) -> float:
         with pool.lease(LeaseRequest("u", "m")) as lease:
             lease.failed(Symptom(429, retry_after=1000.0 + number % 100))
     changes = (Disabled("taken out"), Enabled())
-    rest = Failed(Decision(Verdict.COOL, "rate limited", rest=1000.0))
+    rest = Decision(Verdict.COOL, "rate limited", rest=1000.0)
 
     def call(number: int) -> None:
         now = time()
         pool.observe(Transition("a0", changes[number % 2], now))
-        pool.observe(Transition("a0", rest, now, "m"))
+        pool.observe(Transition("a0", Failed(rest, began=now + 1e-3), now, "m"))
         try:
             pool.lease(LeaseRequest("u", "m"))
         except NoAccount:

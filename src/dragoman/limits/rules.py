@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.canonical.usage import Usage
 from dragoman.config.limits import Limit, Weights
 from dragoman.config.names import means
-from dragoman.config.windows import Window, knows_zone
+from dragoman.config.windows import Fixed, Window, knows_zone, span_of
 from dragoman.limits.balances import window_of
 from dragoman.limits.messages import Claim, Granted
 
@@ -135,6 +135,7 @@ class Rule:
         "__weakref__",
         "_granted",
         "_granted_ends",
+        "_span",
         "_units",
         "clamps",
         "counts_subscriptions",
@@ -169,6 +170,7 @@ class Rule:
         self.unknown_zone = "" if knows_zone(limit.zone) else limit.zone
         self._units, self._granted = limit.units, limit.granted_units
         self._granted_ends = limit.granted_ends
+        self._span = 0.0, 0.0
         self.number = 0
         self.reported_until = 0.0
         """Until when, in Unix seconds, it need not be reported again that it refuses requests."""
@@ -192,6 +194,12 @@ class Rule:
     def amount(self, now: float) -> int:
         """How much there is of it, with what is granted."""
         return self._units + (self._granted if now < self._granted_ends else 0)
+
+    def span(self, window: Fixed, now: float) -> tuple[float, float]:
+        """When its window of the calendar begins and ends."""
+        if not self._span[0] <= now < self._span[1]:
+            self._span = span_of(window, now)
+        return self._span
 
     def amount_of(self, counts: Counts) -> int:
         """What a request counts that came to `counts`, or the sums of several."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 
 from dragoman.canonical.errors import DragomanError, Fault
-from dragoman.config.windows import Rolling, span_of
+from dragoman.config.windows import Rolling
 from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
@@ -84,7 +84,7 @@ def _use_of(rule: Rule, share: float, now: float, until: float | None = None) ->
     if isinstance(window, Rolling):
         end, seconds = now + window.seconds, window.seconds
     elif window is not None:
-        begin, end = span_of(window, now)
+        begin, end = rule.span(window, now)
         seconds = end - begin
     until = end if until is None else until
     return BudgetUse(
