@@ -47,6 +47,7 @@ from dragoman.failing import Verdict
 __all__ = [
     "AccountPool",
     "AllBusy",
+    "Lacking",
     "Lease",
     "LeaseRequest",
     "NoAccount",
@@ -141,17 +142,22 @@ class AccountPool(SuccessiveRoster):
         return Alternatives(serving, left_out, pool.upstream.selection)
 
     async def acquire(
-        self, wanted: LeaseRequest, tried: Collection[str] = (), most_s: float = inf
+        self,
+        wanted: LeaseRequest,
+        tried: Collection[str] = (),
+        most_s: float = inf,
+        lacking: Lacking | None = None,
     ) -> Lease:
         """As `lease`, but wait while all accounts that could serve are busy, as long as the
         upstream's `queue_s`, and `most_s` seconds at most, behind at most `queue_size` others.
+        `lacking` is what `lend` has just found.
 
         Raises:
             AllBusy: the wait is over, or too many wait.
             NoAccount: none is left.
         """
         pool = self._pools[wanted.upstream]
-        lease = await self._borrow(pool, wanted, tried)
+        lease = await self._borrow(pool, wanted, tried, lacking or self.lend(wanted, tried))
         if lease is not None:
             return lease
         shortage = pool.shortage(wanted.model, tried, self._clock())
@@ -163,12 +169,16 @@ class AccountPool(SuccessiveRoster):
         return await pool.wait_queue.wait(wanted, tried, seconds)
 
     async def _borrow(
-        self, pool: UpstreamPool, wanted: LeaseRequest, tried: Collection[str]
+        self,
+        pool: UpstreamPool,
+        wanted: LeaseRequest,
+        tried: Collection[str],
+        found: Lease | Lacking | None,
     ) -> Lease | None:
         """A lease, if need be with a slot that the owner is asked for."""
         lent = ""
         asked = 0
-        while isinstance(found := self.lend(wanted, tried, lent), Lacking):
+        while isinstance(found, Lacking):
             if lent:
                 # First: whoever is cancelled below keeps no slot.
                 pool.return_free(lent)
@@ -177,6 +187,7 @@ class AccountPool(SuccessiveRoster):
             if asked % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             lent = found.name if await pool.borrow(found) else ""
+            found = self.lend(wanted, tried, lent)
         if lent and (found is None or found.account.name != lent):
             pool.return_free(lent)
         return found

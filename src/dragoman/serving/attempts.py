@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dragoman.accounts.decide.decisions import classify, fitting
 from dragoman.accounts.decide.states import Decision
 from dragoman.accounts.decide.symptoms import UNREACHABLE, Symptom
-from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
+from dragoman.accounts.pool import AccountPool, Lacking, Lease, LeaseRequest, NoAccount
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Upstream
 from dragoman.edge.record import FailedAttempt, Record
@@ -158,9 +158,10 @@ class Attempts:
         self.made = 1
         self._tried.append(lease.account.name)
 
-    async def next(self) -> Lease | None:
+    async def next(self, lacking: Lacking | None = None) -> Lease | None:
         """A lease of the next account, to be given back by the caller. None if nothing more can be
-        tried; `gave_up` gives the reason."""
+        tried; `gave_up` gives the reason. `lacking` is what the pool has just found for a first
+        attempt."""
         if self.gave_up is not None:
             return None
         if self._host_down:
@@ -172,10 +173,12 @@ class Attempts:
         if self._tried and self._seconds_left(self._plan.upstream) <= 0:
             self.give_up(OUT_OF_TIME)
             return None
-        lease = None if self._unreached else self._pool.lend(self._wanted, self._tried)
+        lease: Lease | Lacking | None = lacking
+        if lease is None and not self._unreached:
+            lease = self._pool.lend(self._wanted, self._tried)
         if not isinstance(lease, Lease):
             try:
-                lease = await self._queue()
+                lease = await self._queue(lease)
             except NoAccount as shortage:
                 self.give_up(NONE_LEFT, without_traceback(shortage))
                 return None
@@ -345,7 +348,7 @@ class Attempts:
             if account.upstream == upstream.name and account.name != only
         ]
 
-    async def _queue(self) -> Lease:
+    async def _queue(self, lacking: Lacking | None) -> Lease:
         """A lease that may have to be waited for.
 
         Raises:
@@ -358,7 +361,7 @@ class Attempts:
         try:
             if self._unreached:
                 return await self._acquire_again(left)
-            return await self._pool.acquire(self._wanted, self._tried, left)
+            return await self._pool.acquire(self._wanted, self._tried, left, lacking)
         finally:
             self._record.queue_s += time.perf_counter() - asked
 

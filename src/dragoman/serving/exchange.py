@@ -422,7 +422,7 @@ class Exchange:
                 record.alternatives = pool.alternatives(lease)
         else:
             attempts = self._attempts(context, following)
-            lease = await attempts.next()
+            lease = await attempts.next(lease)
         while lease is not None:
             try:
                 limits = self._upstreams.limits
