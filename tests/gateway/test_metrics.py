@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -133,6 +134,21 @@ def test_a_value_on_a_bound_is_in_its_bucket() -> None:
         counted.finished("/v1/messages", 200, one(), None, bound, None)
     (series,) = counted.counts.series.values()
     assert series.latency.buckets == [1] * len(LATENCIES) + [0]
+
+
+def test_many_requests_are_counted_by_their_buckets_whenever_somebody_asks() -> None:
+    counted, expected = Metrics(), [0] * (len(LATENCIES) + 1)
+    for number in range(1000):
+        seconds = 700.0 * (number % 97) / 97
+        expected[bisect_left(LATENCIES, seconds)] += 1
+        record = one("up" if number % 3 else "other", error="" if number % 5 else "x")
+        counted.finished("/v1/messages", 200, record, Usage(input=1), seconds, None)
+        if number % 300 == 0:
+            assert sum(series.requests for series in counted.counts.series.values()) == number + 1
+    buckets = [series.latency.buckets for series in counted.counts.series.values()]
+    assert list(map(sum, zip(*buckets, strict=True))) == expected
+    assert counted.counts.errors == {"up upstream x": 133, "other upstream x": 67}
+    assert counted.counts.keys[""].input == 1000
 
 
 async def test_workers_are_summed_and_one_that_died_is_not_forgotten() -> None:

@@ -6,10 +6,11 @@ import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from dragoman.accounts.pool import Alternatives
 from dragoman.canonical.errors import Fault, FaultKind
@@ -116,7 +117,8 @@ class InVain(Struct, frozen=True):
     charge: Charge | None
 
 
-class Record(Struct, eq=False):
+@dataclass(slots=True, eq=False)
+class Record:
     """The outcome of one request, for its line in the log. Contains no key and no prompt.
 
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
