@@ -102,6 +102,10 @@ def good(protocol: str) -> Answer:
     return Answer(made.full, stream)
 
 
+CLIENTS = {name: PATHS[name] for name in damage.CLIENTS}
+"""Where clients send their requests, by their protocol: those that have the model in the body."""
+
+
 class Selection:
     """The requests of one run, and the configuration that leads them to upstreams.
 
@@ -137,6 +141,8 @@ class Selection:
         every = max(1, len(translations) // most)
         names: dict[str, str] = {}
         for translation in translations[::every]:
+            if translation.client not in CLIENTS or translation.upstream not in PATHS:
+                continue
             try:
                 body = json.loads(translation.body)
             except (ValueError, RecursionError):
@@ -172,11 +178,15 @@ class Selection:
         wholes = {name: [good(name).whole] for name in PATHS}
         streams = {name: [good(name).stream] for name in PATHS}
         for translation in translations:
+            if translation.upstream not in PATHS:
+                continue
             wholes[translation.upstream] += translation.wholes
             streams[translation.upstream] += [
                 one for one in translation.streams if len(one) < 20_000
             ]
         for recording in recordings():
+            if recording.protocol not in CLIENTS:
+                continue
             for turn in recording.turns:
                 for upstream in PATHS:
                     answer = Answer(rng.choice(wholes[upstream]), rng.choice(streams[upstream]))
@@ -199,7 +209,8 @@ class Selection:
     def add_damaged(self, streams: dict[str, list[bytes]], count: int, seed: int) -> None:
         """Damaged streams; some end because the connection does."""
         rng = random.Random(seed)
-        for translation in damage.damaged_translations(streams, count, seed):
+        served = {name: known for name, known in streams.items() if name in PATHS}
+        for translation in damage.damaged_translations(served, count, seed):
             answer = Answer(stream=translation.streams[0], is_cut=rng.random() < 0.2)
             body = {**json.loads(translation.body), "model": f"r-{translation.upstream}"}
             self._ask("damaged", translation.client, translation.upstream, body, (answer,))
@@ -212,7 +223,7 @@ class Selection:
                 self.upstreams[name] = protocol, ""
                 self.routes[f"r-{name}"] = name, {}
                 answers = (answer, good(protocol)) if retries else (answer,)
-                for client in PATHS:
+                for client in CLIENTS:
                     for streams in (False, True):
                         body = {**damage.request(client), "model": f"r-{name}", "stream": streams}
                         self._ask("faults", client, protocol, body, answers)
@@ -228,7 +239,7 @@ class Selection:
         ):
             for headers in ({}, {"anthropic-version": "2023-06-01"}, {"x-api-key": "sk-wrong-key"}):
                 self._plain("GET", path, headers=headers)
-        for client, path in PATHS.items():
+        for client, path in CLIENTS.items():
             body = {**damage.request(client), "model": "r-openai_chat"}
             for method in ("GET", "PUT", "DELETE", "OPTIONS", "HEAD"):
                 self._plain(method, path)
@@ -280,7 +291,7 @@ class Selection:
         """Requests of a key with limits until it is refused, and what it is told meanwhile."""
         for number in range(16):
             upstream = list(PATHS)[number % 3]
-            for client in PATHS:
+            for client in CLIENTS:
                 body = {
                     **damage.request(client),
                     "model": f"r-{upstream}",
@@ -317,7 +328,7 @@ class Selection:
         data = json.dumps(body).encode("utf-8", "surrogatepass")
         cell = f"{client}>{upstream}"
         self.exchanges.append(
-            Exchange(group, cell, PATHS[client], data, "POST", headers or {}, answers)
+            Exchange(group, cell, CLIENTS[client], data, "POST", headers or {}, answers)
         )
 
     def _plain(

@@ -139,6 +139,7 @@ class Caller:
         "bound",
         "dialect",
         "ends",
+        "is_checked",
         "is_limited",
         "is_ruled",
         "keeps_bodies",
@@ -201,6 +202,8 @@ class Caller:
         """Whether the caller's requests are limited, have a longest answer, or are stored."""
         access = [Access(one) for one in given]
         self._access = tuple(one for one in access if not one.is_open)
+        self.is_checked = bool(self._access)
+        """Whether there is anything for `check` to ask."""
 
     def may_call(self, path: str) -> bool:
         """Whether the caller may call a path of the API."""
@@ -238,11 +241,6 @@ class Caller:
         """All for which `check` would refuse."""
         found = [access.denial(now, address) for access in self._access]
         return [denial for denial in found if denial is not None]
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether there is anything for `check` to ask."""
-        return bool(self._access)
 
 
 class _Secret:
