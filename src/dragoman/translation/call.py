@@ -109,21 +109,28 @@ class Call:
     protocol has a member for it. `mask` has the secrets that the upstream was sent: streams hide
     them, and the caller does in whole answers and errors."""
 
-    headers_passed: Mapping[str, str] = NOTHING
-    """The client's headers that are sent."""
-    mask = NO_MASK
-    request_id = ""
-    search: Searching | None = None
-    """The searches that are made here for the model; None if there are none."""
-    _earlier: Sequence[Event] = ()
-    """The events of the answers before the last one, where that takes several."""
-    _names = _UNCHANGED
-    _others: Mapping[str, frozenset[str]] = NOTHING
-    """The properties that are no texts of the tools of which calls may be in a text."""
-    _stops: tuple[str, ...] = ()
-    """Stop sequences that are emulated here."""
-    _unreduced: tuple[bytes, Ledger] | None = None
-    """The first body and ledger, once there are others."""
+    __slots__ = (
+        "_earlier",
+        "_names",
+        "_others",
+        "_source",
+        "_stops",
+        "_unreduced",
+        "account",
+        "body",
+        "codec",
+        "endpoint",
+        "headers_passed",
+        "ledger",
+        "mask",
+        "passes_through",
+        "path",
+        "request_id",
+        "response_id",
+        "search",
+        "settings",
+        "streams",
+    )
 
     def __init__(self, source: ClientRequest, upstream: str, settings: CallSettings) -> None:
         """Write the request for an upstream of protocol `upstream`.
@@ -137,7 +144,22 @@ class Call:
         self.settings = settings
         self.endpoint = codec.endpoint.at(settings.service)
         self.account = settings.account
+        self.mask = NO_MASK
         self.response_id = settings.response_id
+        self.request_id = ""
+        self.headers_passed: Mapping[str, str] = NOTHING
+        """The client's headers that are sent."""
+        self.search: Searching | None = None
+        """The searches that are made here for the model; None if there are none."""
+        self._earlier: Sequence[Event] = ()
+        """The events of the answers before the last one, where that takes several."""
+        self._names = _UNCHANGED
+        self._others: Mapping[str, frozenset[str]] = NOTHING
+        """The properties that are no texts of the tools of which calls may be in a text."""
+        self._stops: tuple[str, ...] = ()
+        """Stop sequences that are emulated here."""
+        self._unreduced: tuple[bytes, Ledger] | None = None
+        """The first body and ledger, once there are others."""
         capabilities = settings.capabilities
         self.passes_through = (
             source.codec is codec
@@ -213,11 +235,13 @@ class Call:
     def __getstate__(self) -> dict[str, Any]:
         """The pickled state has what the translation of an answer needs: neither body, and of the
         request the result of `reduce`."""
-        state = {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
+        state = {name: getattr(self, name) for name in self.__slots__ if name not in _NOT_PICKLED}
         return state | {"codec": self.codec.name}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._unreduced = None
         self.codec = CODECS[state["codec"]]
         self.endpoint = self.codec.endpoint.at(self.settings.service)
         self.complete(self._source, b"")

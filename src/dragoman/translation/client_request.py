@@ -46,25 +46,43 @@ class ClientRequest:
     body is large, and is processed in another process. `is_lowered`: its output limit is lower than
     the client's."""
 
+    __slots__ = (
+        "_beginning",
+        "_bound_ids",
+        "_checked",
+        "_files",
+        "_for_answer",
+        "_named",
+        "_own",
+        "_request",
+        "body",
+        "codec",
+        "is_large",
+        "is_lowered",
+        "members",
+        "mended",
+        "model",
+        "operation",
+        "shown",
+        "stream",
+    )
+
     codec: Codec
     model: str
     stream: bool
-    body = b""
-    members: Mapping[str, msgspec.Raw] = NOTHING
-    shown: Mapping[str, Any] = NOTHING
-    operation: Operation | None = None
-    is_large = False
-    is_lowered = False
-    mended = False
+    body: bytes
+    members: Mapping[str, msgspec.Raw]
+    shown: Mapping[str, Any]
+    operation: Operation | None
+    mended: bool
     """Whether texts of the client had lone surrogates, which no upstream accepts."""
-    _own: bytes | None = None
-    _checked: Any = None
-    _request: Request | None = None
-    _for_answer: Request | None = None
-    _beginning: Beginning | None = None
-    _files: Files | None = None
-    _named: tuple[str, ...] | None = None
-    _bound_ids: tuple[str, ...] | None = None
+    _own: bytes | None
+    _request: Request | None
+    _for_answer: Request | None
+    _beginning: Beginning | None
+    _files: Files | None
+    _named: tuple[str, ...] | None
+    _bound_ids: tuple[str, ...] | None
 
     def __init__(
         self,
@@ -82,7 +100,7 @@ class ClientRequest:
             InvalidRequest: not a JSON object, or model or stream are missing or of the wrong
                 type.
         """
-        self.codec = codec = CODECS[protocol]
+        self._set_bare(protocol)
         try:
             members = _decode_members(body, members)
         except InvalidRequest:
@@ -90,18 +108,18 @@ class ClientRequest:
                 raise
             self.mended, body = True, to_json(decode_object(body))
             members = _decode_members(body)
-        codec.passthrough.check_names(members)
+        self.codec.passthrough.check_names(members)
         self.body, self.members = body, members
         self.shown, self.operation, self._own = shown or NOTHING, operation, own
         model, self.stream = _read_head(members, operation)
-        self.model = model.removeprefix(codec.endpoint.model_prefix)
+        self.model = model.removeprefix(self.codec.endpoint.model_prefix)
 
     @classmethod
     def of(cls, protocol: str, request: Request) -> ClientRequest:
         """A request made by the gateway, without a body: it is written for every upstream,
         including those of the same protocol."""
         made = cls.__new__(cls)
-        made.codec = CODECS[protocol]
+        made._set_bare(protocol)
         made.model, made.stream, made._request = request.model, request.stream, request
         return made
 
@@ -111,7 +129,7 @@ class ClientRequest:
     ) -> ClientRequest:
         """A request with the `outline` that another process made of its body."""
         made = cls.__new__(cls)
-        made.codec = CODECS[protocol]
+        made._set_bare(protocol)
         made.body, made.operation, made.is_large = body, operation, True
         made.model, made.stream, made.mended = outline.model, outline.stream, outline.mended
         made._beginning, made._files = outline.beginning, outline.files
@@ -153,8 +171,16 @@ class ClientRequest:
         return *named, self._for_answer
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.codec = CODECS[state[0]]
+        self._set_bare(state[0])
         _, self.model, self.stream, self.operation, self.shown, self._for_answer = state
+
+    def _set_bare(self, protocol: str) -> None:
+        """Set all members but model and stream to those of a request without a body."""
+        self.codec, self.body = CODECS[protocol], b""
+        self.members = self.shown = NOTHING
+        self.mended = self.is_large = self.is_lowered = False
+        self.operation = self._own = self._checked = self._request = self._for_answer = None
+        self._beginning = self._files = self._named = self._bound_ids = None
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
         """The same request with another body.
