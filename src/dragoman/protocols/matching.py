@@ -213,7 +213,7 @@ def renamed(body: bytes, model: str) -> bytes:
     # The match may be inside another member, or of a name that comes again.
     if not start or body.find(b"{", 1, start) >= 0 or body.find(b'"model"', end) >= 0:
         return to_json({**members(body), "model": model})
-    return b"%b%b%b" % (body[:start], to_json(model), body[end:])
+    return body[:start] + to_json(model) + body[end:]
 
 
 def is_object(text: str) -> bool:
