@@ -28,7 +28,7 @@ from tests.gateway.http import AUTH, Connection, call
 from tests.matrix.bodies import png
 
 TURN = {"role": "user", "content": "x"}
-LONG = "some words " * 60_000
+LONG = "some words " * 110_000
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 MADE: dict[str, dict[str, Any]] = {
@@ -157,7 +157,7 @@ def test_few_objects_are_not() -> None:
 
 
 def test_much_text_is() -> None:
-    assert is_large(messages(2, 300_000))
+    assert is_large(messages(2, 600_000))
 
 
 def test_code_is_no_object() -> None:
@@ -328,7 +328,7 @@ def test_reasoning_that_is_dropped_is_the_same(large: LargeBodies, api: str, ups
     ],
 )
 def test_what_is_wrong_with_a_body_is_told_as_ever(large: LargeBodies, wrong: bytes) -> None:
-    made = b" " * 600_000 + wrong
+    made = b" " * 1_200_000 + wrong
 
     def told_of(work: Any) -> Any:
         with pytest.raises(InvalidRequest) as caught:
@@ -424,7 +424,7 @@ def test_and_a_large_conversation_that_is_compacted(
 ) -> None:
     for name in ("compacting", "users_messages"):
         monkeypatch.delattr(f"dragoman.responses.conversations.{name}")
-    said = [{"role": "user", "content": f"{number} {'x' * 400}"} for number in range(1500)]
+    said = [{"role": "user", "content": f"{number} {'x' * 800}"} for number in range(1500)]
     made = {"model": "chat/sim-text", "input": said}
     with Connection(gateway.base_url) as client:
         client.sock.settimeout(90)
@@ -442,11 +442,11 @@ def test_and_large_answers(gateway: RunningGateway, api: str, upstream: str) -> 
         "messages": "max_tokens",
         "responses": "max_output_tokens",
     }
-    made = body(api, f"{upstream}/sim-text?words=120000") | {limit[api]: 200_000}
+    made = body(api, f"{upstream}/sim-text?words=220000") | {limit[api]: 400_000}
     answer = call(gateway.base_url, "POST", PATHS[api], made)
     assert answer.status == 200, answer.body[:500]
     assert is_large(answer.body)
-    assert len(text_of(api, answer).split()) == 120_000
+    assert len(text_of(api, answer).split()) == 220_000
 
 
 @pytest.mark.parametrize("api", APIS)

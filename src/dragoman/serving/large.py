@@ -36,7 +36,7 @@ _MOST_S = 20.0
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
 """Bytes that it may take: a body of 24 MB that holds 700,000 messages takes 1 GB."""
 
-_LARGE = 512 * 1024
+_LARGE = 1024 * 1024
 """Bytes of a body from which on it is worked on elsewhere."""
 
 _MIXED = 32 * 1024
