@@ -142,3 +142,11 @@ def test_whom_a_request_is_for_is_told_apart_and_survives_a_store_that_fails() -
         HOUR, "a", "c", "m", "/v1/messages", *basis, team="t", user="u", tags="a,b"
     )
     assert meter.take_charges()[key].cost == 14
+
+
+def test_an_answer_of_a_model_with_the_name_of_the_rest_is_charged() -> None:
+    meter = Meter()
+    basis = Basis("up", OTHER, prices="v")
+    count(meter, OTHER, upstream="up", charge=Charge(basis, 7))
+    (charged,) = meter.take_charges().values()
+    assert (charged.requests, charged.cost, charged.input, charged.output) == (1, 7, 10, 4)

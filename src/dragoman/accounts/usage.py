@@ -195,8 +195,8 @@ class Meter:
         (self._counts.get(key) or self._begin(key)).add(used)
         if basis is None or not charged.requests:
             return
-        if basis == _without_model(basis):
-            charged = ChargeCount(charged.requests, charged.unpriced)
+        if charged.unpriced and basis.prices:
+            charged = ChargeCount(charged.requests, charged.unpriced, cost=charged.cost)
         else:
             charged.input, charged.output, charged.cached = used.input, used.output, used.cached
             charged.cache_write, charged.reasoning = used.cache_write, used.reasoning
