@@ -83,6 +83,26 @@ def test_drain_answers_whoever_was_not_told_that_the_connection_ends() -> None:
         assert answers.lower().count(b"connection: close") == 1
 
 
+def test_drain_ends_whoever_was_not_told_under_limits_that_are_changed_meanwhile() -> None:
+    begun, go_on = threading.Event(), asyncio.Event()
+
+    async def stream(request: Request) -> None:
+        request.start(200)
+        await request.write(b"begun")
+        begun.set()
+        await go_on.wait()
+        request.end()
+
+    with running(stream, grace_s=15.0) as server, server.connect(timeout=10.0) as sock:
+        sock.sendall(GET)
+        assert begun.wait(10)
+        server.stop()
+        server.on_loop(lambda: None)
+        server.on_loop(lambda: server.server.change(Limits(idle_s=1000.0), None))
+        server.on_loop(go_on.set)
+        assert read_all(sock).endswith(b"0\r\n\r\n")
+
+
 class SkewedLoop(asyncio.SelectorEventLoop):
     """A loop whose clock can be put ahead."""
 

@@ -17,7 +17,7 @@ import httptools
 
 from dragoman.http.arrival import Arrival
 from dragoman.http.boundary import Boundary
-from dragoman.http.context import SHORT_READ, Context
+from dragoman.http.context import GRACE_S, SHORT_READ, Context
 from dragoman.http.head import (
     CONTINUE,
     STATUS_LINES,
@@ -477,7 +477,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.state = TRANSITIONS[self.state]["drained"]
         self.waits_since = now = self.loop.time()
-        self.deadline = now + (self.context.limits.idle_s or inf)
+        idle_s = self.context.limits.idle_s or inf
+        if self.context.closing:
+            # The head of the answer did not say that it is the last: the next request may have been
+            # sent, and would be reset.
+            idle_s = min(idle_s, GRACE_S)
+        self.deadline = now + idle_s
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             self._pause_reading(False)

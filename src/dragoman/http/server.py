@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from math import inf
 
-from msgspec import structs
-
 from dragoman.http.addresses import counted, is_here
 from dragoman.http.connection import Connection
 from dragoman.http.context import GRACE_S, Application, Context
@@ -192,10 +190,6 @@ class Server:
             return
         self.close_listening()
         context.closing = True
-        # The head of an answer under way did not say that it is the last: the next request may have
-        # been sent, and would be reset.
-        idle_s = min(self.limits.idle_s or inf, GRACE_S)
-        context.limits = structs.replace(self.limits, idle_s=idle_s)
         self._until = context.loop.time() + grace_s
         await self._retire_idle(context)
         if not await self._emptied(lambda: self._until):
