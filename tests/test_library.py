@@ -84,6 +84,18 @@ def test_errors_come_back() -> None:
     assert (error["error"]["type"], error["error"]["message"]) == ("rate_limit_error", "slow down")
 
 
+@pytest.mark.parametrize("client", ["openai_chat", "anthropic_messages"])
+def test_errors_of_streams_come_back_with_all_their_words(client: str) -> None:
+    """As those of whole answers: who calls the library may know the account's names."""
+    call = translate_request(client, "openai_chat", {**REQUEST, "stream": True})  # type: ignore[arg-type]
+    told = {"error": {"message": "no quota for org-AbC123dEf456", "type": "server_error"}}
+    stream = call.open_stream()
+    shown = stream.feed(b"data: %b\n\n" % json.dumps(told).encode())
+    assert b"no quota for org-AbC123dEf456" in shown
+    assert stream.outcome.fault is not None
+    assert stream.outcome.fault.message == "no quota for org-AbC123dEf456"
+
+
 @pytest.mark.parametrize("side", ["client", "upstream"])
 def test_a_wrong_protocol_names_the_choices(side: str) -> None:
     names: dict[str, Any] = {"client": "openai_chat", "upstream": "openai_chat", side: "chat"}

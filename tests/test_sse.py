@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 from hypothesis import given
@@ -63,6 +64,15 @@ def test_any_chopping_gives_the_same_frames(
     bounds = [0, *cuts, len(stream)]
     chunks = [stream[a:b] for a, b in itertools.pairwise(bounds)]
     assert decode(*chunks) == [(b"e", text.encode()) for text in clean]
+
+
+@pytest.mark.parametrize(
+    "text", [b'data:\ndata: {"a":1}\n\n', b'data:  \ndata: {"a":\ndata: 1}\n\n']
+)
+def test_an_object_on_several_lines_is_passed_on_in_one(text: bytes) -> None:
+    (frame,) = Decoder().feed(text)
+    assert decode(frame.raw) == [(b"", frame.data)]
+    assert json.loads(frame.data) == {"a": 1}
 
 
 def test_an_empty_chunk_changes_nothing() -> None:

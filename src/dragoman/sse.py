@@ -136,7 +136,8 @@ def _parse(raw: bytes) -> Frame | None:
     if not data:
         return None
     # Between the lines of one JSON value a line feed is mere white space.
-    return Frame(name, (b" " if data[0].lstrip().startswith(b"{") else b"\n").join(data))
+    line = b" ".join(data)
+    return Frame(name, line if line.lstrip().startswith(b"{") else b"\n".join(data))
 
 
 _SEPARATORS = (

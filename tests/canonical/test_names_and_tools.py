@@ -68,6 +68,13 @@ def test_names_begin_with_a_letter_where_they_have_to(name: str) -> None:
     assert ToolNames((), 64, lettered=True).outward(name)[0] == "_"
 
 
+@pytest.mark.parametrize("lettered", [False, True])
+def test_an_empty_name_becomes_a_legal_one(lettered: bool) -> None:
+    names = ToolNames([ToolRef("")], 64, lettered=lettered)
+    assert LEGAL.fullmatch(names.outward(""))
+    assert names.inward(names.outward("")) == ToolRef("")
+
+
 def test_a_flattened_name_never_takes_an_ordinary_one() -> None:
     names = ToolNames([ToolRef("fs__read"), ToolRef("read", namespace="fs")], 64)
     assert names.outward("fs__read") == "fs__read"

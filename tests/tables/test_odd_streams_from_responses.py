@@ -151,6 +151,12 @@ FROM_RESPONSES = [
     ),
     Row("the last event is all there is", stream_of(frame_events(ANSWER)), EXACT),
     Row(
+        "a part whose type is a list",
+        stream_of(frame_events(response(message({"type": [], "url": "x"}, text("Hello"))))),
+        stream_of(events_of(HELLO)),
+        {"response.output[0].content[0]": "content"},
+    ),
+    Row(
         "the last event repeats nothing",
         stream_of([*EVENTS[:-1], {**EVENTS[-1], "response": {**ANSWER, "output": []}}]),
         EXACT,

@@ -87,8 +87,19 @@ class Mask:
         return _NAMES.sub(_hidden_name, text)
 
 
-NO_MASK = Mask()
-"""Hides nothing but names that look like a vendor's of an account."""
+class _Nothing(Mask):
+    """Hides nothing."""
+
+    __slots__ = ()
+
+    def error(self, body: bytes) -> bytes:
+        return body
+
+    def fault(self, fault: Fault) -> Fault:
+        return fault
+
+
+NO_MASK: Mask = _Nothing()
 
 
 def _hidden_name(found: re.Match[str]) -> str:

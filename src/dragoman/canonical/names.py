@@ -59,11 +59,11 @@ class ToolNames:
         flats = {key: _flat(*key) for key in odd}
         uses = Counter((*self._inward, *flats.values()))
         for key, flat in flats.items():
-            legal = self._made_legal(flat)
-            if legal != flat or len(flat) > limit or uses[flat] > 1:
-                legal = _hashed(legal, repr(key), limit)
-            self._outward[key] = legal
-            self._inward[legal] = odd[key]
+            name = flat
+            if len(flat) > limit or uses[flat] > 1 or not self._legal(flat):
+                name = _hashed(self._made_legal(flat), repr(key), limit)
+            self._outward[key] = name
+            self._inward[name] = odd[key]
 
     def __iter__(self) -> Iterator[str]:
         """The upstream names of all tools."""

@@ -88,10 +88,10 @@ class AnswerStream:
 
     __slots__ = ("_decoder", "_hiding", "_mask", "_repeats", "begun", "blank", "outcome")
 
-    def __init__(self, decoder: FrameDecoder, mask: Mask | None = None) -> None:
+    def __init__(self, decoder: FrameDecoder, mask: Mask) -> None:
         self._decoder = decoder
         self._mask = mask
-        self._hiding = StreamMask(mask) if mask is not None and mask.secrets.forms else None
+        self._hiding = StreamMask(mask) if mask.secrets.forms else None
         self._repeats = False
         """Whether the bytes written may have placeholders of long texts."""
         self.outcome = Outcome()
@@ -228,7 +228,7 @@ class TranslatedStream(AnswerStream):
         names: ToolNames,
         writer: AnswerWriter,
         ledger: Ledger,
-        mask: Mask | None,
+        mask: Mask,
         halves: Halves,
     ) -> None:
         super().__init__(decoder, mask)
@@ -266,7 +266,7 @@ class TranslatedStream(AnswerStream):
         if not has_placeholder(written):
             return written
         for text in self._writer.long_texts[len(self._texts) :]:
-            self._texts.append(text if self._mask is None else self._mask.secrets_in(text))
+            self._texts.append(self._mask.secrets_in(text))
         return b"".join(filled(written, self._texts))
 
     def follow(self, matcher: Matcher) -> bytes:
@@ -303,9 +303,11 @@ class TranslatedStream(AnswerStream):
         return self._fill(self._hidden(b"".join(written)))
 
     def _take(self, frames: Iterable[Frame]) -> bytes:
-        read, halves = self._reader.read, self.halves
+        read, halves, outcome = self._reader.read, self.halves, self.outcome
         written: list[bytes] = []
         for frame in frames:
+            if outcome.ended or outcome.fault is not None:
+                break
             events = read(frame)
             if self._stages or halves.seen:
                 events = self._staged(events)
@@ -403,8 +405,7 @@ class TranslatedStream(AnswerStream):
                 raise UpstreamError.unreadable(UNREAD)
             if type(event) is Failed:
                 self._plain = None
-                if self._mask is not None:
-                    event = Failed(self._mask.fault(event.fault))
+                event = Failed(self._mask.fault(event.fault))
             self.outcome.record(event)
         return self._writer.write(event)
 
@@ -426,7 +427,7 @@ class CutStream(TranslatedStream):
         names: ToolNames,
         writer: AnswerWriter,
         ledger: Ledger,
-        mask: Mask | None,
+        mask: Mask,
         halves: Halves,
         stops: Sequence[str],
         prompt: int,
@@ -515,7 +516,7 @@ class PassedStream(AnswerStream):
         matcher: Matcher,
         keepalive: bytes,
         translate: Callable[[str], TranslatedStream],
-        mask: Mask | None = None,
+        mask: Mask,
     ) -> None:
         super().__init__(decoder, mask)
         self._matcher = matcher
@@ -626,7 +627,7 @@ class PassedStream(AnswerStream):
             matcher.forget()
         if matcher.ended and matcher.reason:
             outcome.finish = finish_of(matcher.reason)
-        if self._mask is None or outcome.fault is None:
+        if outcome.fault is None:
             return passed
         outcome.fault = self._mask.fault(outcome.fault)
         return self._mask.error(passed)

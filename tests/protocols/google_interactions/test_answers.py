@@ -455,6 +455,18 @@ def test_a_failure_is_an_error_event_and_nothing_after_it() -> None:
     assert frames[-1]["error"]["code"] == "api_error"
 
 
+def test_nothing_after_a_failure_is_read() -> None:
+    """Nor are its losses reported, wherever the stream is cut."""
+    body = to_json({"model": "m", "stream": True, "messages": [{"role": "user", "content": "x"}]})
+    call = translate_request("openai_chat", NAME, body)
+    stream = call.open_stream()
+    begun = start(0, type="model_output"), piece(0, type="text", text="A")
+    search = start(1, type="google_search_call", id="s", arguments={"queries": ["a"]}), stop(1)
+    stream.feed(framed(*begun, created(), *search))
+    assert stream.outcome.fault is not None
+    assert call.losses == ()
+
+
 def test_files_that_the_model_made_are_shown() -> None:
     image = Image(source=Base64("image/png", "iVBO"))
     content = {"type": "image", "mime_type": "image/png", "data": "iVBO"}

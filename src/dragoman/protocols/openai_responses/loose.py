@@ -171,7 +171,7 @@ def read_part(value: JsonObject) -> OutputPart:
 
 
 _PART_TYPES = get_args(PartType)
-TEXTS = frozenset(_PART_TYPES) - {"reasoning_text"}
+TEXTS = tuple(kind for kind in _PART_TYPES if kind != "reasoning_text")
 """Types of the parts of messages, including those of other places."""
 
 
