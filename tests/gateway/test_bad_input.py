@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from dragoman.accounts.usage import Attribution, Meter
+from dragoman.config import Storage
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
+from dragoman.serving.resolver import LONGEST_MODEL
 from tests.gateway.clients import APIS, PATHS, body, error_of
-from tests.gateway.http import JSON, Answer, call
+from tests.gateway.conftest import Start, config_for
+from tests.gateway.http import AUTH, JSON, Answer, call
 
 CELLS = list(itertools.product(APIS, APIS))
 TRANSLATED = [(client, upstream) for client, upstream in CELLS if client != upstream]
@@ -80,6 +86,24 @@ def test_an_unknown_model(gateway: RunningGateway, client: str, model: str) -> N
         assert error["type"] == "not_found_error"
     else:
         assert (error["code"], error["param"]) == ("model_not_found", "model")
+
+
+def test_a_long_name_of_a_model_is_not_held(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Requests that are alike are counted together: each name would be held until then."""
+    counted: list[Attribution] = []
+
+    def count(meter: Meter, now: float, whose: Attribution, *_: Any, **__: Any) -> None:
+        counted.append(whose)
+
+    monkeypatch.setattr(Meter, "count", count)
+    config = replace(config_for("http://127.0.0.1:1"), storage=Storage(path=str(tmp_path / "s")))
+    url = start(config).base_url
+    for path in (*PATHS.values(), "/v1/embeddings"):
+        assert call(url, "POST", path, {"model": "m" * 300_000, "input": "x"}, AUTH).status == 404
+    assert len(counted) == len(PATHS) + 1
+    assert max(len(whose.model) for whose in counted) == LONGEST_MODEL
 
 
 @pytest.mark.parametrize("client", APIS)

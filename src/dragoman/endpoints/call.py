@@ -30,6 +30,7 @@ from dragoman.serving.context import COST_HEADER, FALLBACK_HEADER
 from dragoman.serving.limits.responses import budget_headers
 from dragoman.serving.limits.use import amounts_spent
 from dragoman.serving.plan import Plan
+from dragoman.serving.resolver import LONGEST_MODEL
 from dragoman.translation.estimate import estimate_bytes
 
 _NO_UNITS = Units()
@@ -84,7 +85,7 @@ class EndpointCall:
 
     def names(self, model: str) -> None:
         """The client names this model."""
-        self.model = self.record.model = model
+        self.model, self.record.model = model, model[:LONGEST_MODEL]
 
     def follow(self, plan: Plan) -> None:
         """Send the request where `plan` leads."""

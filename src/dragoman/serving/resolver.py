@@ -60,8 +60,9 @@ class RequestResolver:
                 that the request names besides, or the name is too long.
             InvalidRequest: the request is malformed, where it had to be read.
         """
-        model = record.model = request.model
-        record.stream = request.stream
+        model = request.model
+        # Whoever counts by it holds it.
+        record.model, record.stream = model[:LONGEST_MODEL], request.stream
         if len(model) > LONGEST_MODEL:
             raise model_not_found(model)
         read_purpose = incoming.codec.endpoint.purpose
