@@ -40,8 +40,9 @@ _SOCKET_IDLE = 3.0
 _MOST_MADE = 16_384
 """Accounts whose constant request parts are cached. Where accounts take turns, a bound below their
 number would build them anew for every request."""
-_MOST_KINDS = 32
-"""Requests of one account that differ in more than their bodies, about 1 KB each."""
+_MOST_KINDS = 8
+"""Requests of one account that differ in more than their bodies, about 1 KB each. Where traces are
+passed on, all do."""
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 _METHODS: dict[str, Method] = {
