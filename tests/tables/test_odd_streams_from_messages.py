@@ -226,6 +226,16 @@ FROM_MESSAGES = [
     ),
     Row("no message_delta", named_stream(BEGIN, *text_block(0, "x"), ENDING[1])),
     Row(
+        "an end whose type is an object",
+        named_stream(
+            BEGIN,
+            *text_block(0, "x"),
+            {**ENDING[0], "delta": {**ENDING[0]["delta"], "type": {}}},
+            *ENDING[1:],
+        ),
+        SAID,
+    ),
+    Row(
         "members without a counterpart",
         amid_answer({**piece(0, "text_delta", text=""), "novelty": 1}, {"type": "unheard_of"}),
         SAID,

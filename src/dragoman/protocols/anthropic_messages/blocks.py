@@ -494,7 +494,7 @@ class Blocks(Struct, eq=False):
         return block.input
 
 
-_END_PIECES = frozenset(str(piece.__struct_config__.tag) for piece in _OPENS)
+_END_PIECES = tuple(str(piece.__struct_config__.tag) for piece in _OPENS)
 
 
 def _type_of(one: Piece | AnswerBlock) -> str:
