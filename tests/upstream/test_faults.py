@@ -116,6 +116,44 @@ async def test_a_stream_that_falls_silent(
         assert got == [b"one"]
 
 
+@pytest.mark.parametrize(
+    ("limits", "error"),
+    [
+        (Timeouts(first_byte=SOON), FirstByteTimeout),
+        (Timeouts(idle=SOON), IdleTimeout),
+        (Timeouts(total=SOON), TotalTimeout),
+    ],
+)
+async def test_shorter_limits_than_those_of_the_call_before(
+    client: UpstreamClient, limits: Timeouts, error: type[CallError]
+) -> None:
+    async def handler(call: Call) -> None:
+        if call.number and error is not FirstByteTimeout:
+            await call.send(STREAM_HEAD + chunk(b"one"))
+        await (call.client_left() if call.number else call.send(OK))
+
+    async with Server(handler) as server:
+        await read_all(client, server.url, Timeouts(first_byte=60.0, idle=60.0, total=60.0))
+        with pytest.raises(error):
+            await read_all(client, server.url, limits)
+        assert server.connections == 1
+
+
+async def test_limits_of_the_call_before_are_over(client: UpstreamClient) -> None:
+    async def handler(call: Call) -> None:
+        for part in (STREAM_HEAD, chunk(b"one"), b"0\r\n\r\n"):
+            await asyncio.sleep(call.number * 2 * SOON)
+            await call.send(part)
+
+    async with Server(handler) as server:
+        limits = Timeouts(first_byte=10 * SOON, idle=10 * SOON, total=10 * SOON)
+        await read_all(client, server.url, limits)
+        unlimited = Timeouts(connect=0.0, first_byte=0.0, idle=0.0)
+        await asyncio.sleep(8 * SOON)
+        assert await read_all(client, server.url, unlimited) == b"one"
+        assert server.connections == 1
+
+
 async def test_a_slow_caller_is_not_the_upstreams_silence(client: UpstreamClient) -> None:
     async with (
         Server(answers(STREAM_HEAD + chunk(b"one") + chunk(b"two"), b"0\r\n\r\n")) as server,

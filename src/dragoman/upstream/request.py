@@ -147,10 +147,9 @@ class TlsSettings(NamedTuple):
 class Prepared(Struct, frozen=True, eq=False):
     """What the requests of an account to one URL have in common.
 
-    `key` is that of the connections which can carry them; `tls` as in `UpstreamRequest`;
-    `lines` are the request line and the
-    headers, without that of the body's length. `forwarded` says that a proxy is to forward the
-    request, and may answer it.
+    `key` is that of the connections which can carry them; `tls` as in `UpstreamRequest`; `lines`
+    are the request line and the headers, without that of the body's length. `forwarded` says that a
+    proxy is to forward the request, and may answer it.
     """
 
     target: Target
