@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ from tests.gateway.processes import until
 from tests.people.signing_in import ADA, PEOPLE, House, config
 from tests.upstream.servers import free_port
 
-BUDGET = limited.limit("cost", "100", "month")
+BUDGET = limited.limit("cost", "100", "month", anchor=datetime.now(UTC).day)
+"""A month that has just begun: Claude Code shows no notice in the last hours of one."""
 PRICES = (OwnPrice(model="*", input="1", output="1"),)
 MILLION = 1_000_000
 """Tokens, which cost a dollar."""
@@ -80,7 +82,7 @@ def test_claude_code_shows_a_persons_budget(simulator: RunningSimulator, tmp_pat
             with _at_work(program) as shown:
                 lines.clear()
                 shown.press("Say something.", ENTER)
-                shown.until(r"You've used 76% of your usage credits · resets \w+ 1, 12am")
+                shown.until(r"You've used 76% of your usage credits · resets \w+ \d+, 12am")
                 until(lambda: len(asked()) == 2)
                 assert asked()[0]["losses"] == ["safeguards:content"]
                 answered(400, 200)
@@ -99,7 +101,7 @@ def test_claude_code_shows_a_persons_budget(simulator: RunningSimulator, tmp_pat
                 lines.clear()
                 shown.press("Say the rest.", ENTER)
                 words = "The budget of this account per month is used up"
-                shown.until(rf"● {words} .*It resets at 20\d\d-\d\d-01T00:00:00Z")
+                shown.until(rf"● {words} .*It resets at 20\d\d-\d\d-\d\dT00:00:00Z")
                 answered(429)
 
 
