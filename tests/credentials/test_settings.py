@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from urllib.parse import unquote
 
 import pytest
@@ -18,6 +19,18 @@ from tests.credentials.given import config
 AWS = 'kind = "aws", access_key_id = "AKIDEXAMPLE", secret_access_key = "not-a-real-secret"'
 
 PRINTED = 'kind = "command", command = ["/bin/keys"], output = "aws"'
+
+
+UPSTREAM = """
+[[upstreams]]
+name = "u"
+protocol = "openai_chat"
+base_url = "http://localhost:1/v1"
+[[accounts]]
+name = "a"
+upstream = "u"
+key = "sk-not-a-real-key"
+"""
 
 
 def builder_of(text: str) -> UpstreamRequestBuilder:
@@ -129,3 +142,19 @@ def test_names_of_models_are_right_on_the_wire_and_in_the_signature(name: str) -
     headers += (("via", "1.1 p"), ("x-forwarded-for", "192.0.2.1"), ("x-amzn-trace-id", "Root=1"))
     record = RecordedRequest(0, "POST", path, query, headers, request.body)  # type: ignore[arg-type]
     assert Authority().check_signature(record) == KEY_ID
+
+
+def test_long_headers_of_clients_are_not_remembered() -> None:
+    """They are sent, and what requests have in common grows by none of them."""
+    builder = builder_of(UPSTREAM)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(30):
+            value = f"{number}" + "x" * 60_000
+            request = builder.post("/chat/completions", b"{}", {"x-beta": value}, stream=False)
+            assert value.encode() in render_head(request, prepared(request).lines)
+            del request, value
+        assert tracemalloc.get_traced_memory()[0] - before < 60_000
+    finally:
+        tracemalloc.stop()

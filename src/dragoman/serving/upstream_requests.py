@@ -40,9 +40,9 @@ _SOCKET_IDLE = 3.0
 _MOST_MADE = 16_384
 """Accounts whose constant request parts are cached. Where accounts take turns, a bound below their
 number would build them anew for every request."""
-_MOST_KINDS = 8
-"""Requests of one account that differ in more than their bodies, about 1 KB each. Where traces are
-passed on, all do."""
+_MOST_KINDS, _SHORT = 8, 1024
+"""Requests of one account that are remembered, as they differ in more than their bodies, and the
+characters that clients may have put into each. Where traces are passed on, all differ."""
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 _METHODS: dict[str, Method] = {
@@ -250,18 +250,18 @@ class UpstreamRequestBuilder:
         base_url = unversioned(self._base_url) if is_root else ""
         own = _STREAMED if stream else _WHOLE
         return self._request(
-            self._made(method, path, "", own, passed, proxy, base_url), body, socket
+            self._without_body(method, path, "", own, passed, proxy, base_url), body, socket
         )
 
     def get(self, path: str, query: str = "", proxy: Secret | None = None) -> UpstreamRequest:
         """A GET of `path` (below the protocol's version); `proxy` as for `post`."""
-        return self._request(self._made("GET", path, query, _JSON, (), proxy, ""), b"")
+        return self._request(self._without_body("GET", path, query, _JSON, (), proxy, ""), b"")
 
     def list_models(self, form: ModelList, proxy: Secret | None) -> UpstreamRequest:
         """A GET of the list of models that has this form."""
         base_url = "" if form.base_url is None else form.base_url(self._base_url)
         return self._request(
-            self._made("GET", form.path, form.query, _JSON, (), proxy, base_url), b""
+            self._without_body("GET", form.path, form.query, _JSON, (), proxy, base_url), b""
         )
 
     def bodyless(
@@ -277,7 +277,9 @@ class UpstreamRequestBuilder:
         are as for `post`."""
         base_url = unversioned(self._base_url) if is_root else ""
         kind, passed = _METHODS[method], self._passed(client)
-        return self._request(self._made(kind, path, query, _ANY, passed, None, base_url), b"")
+        return self._request(
+            self._without_body(kind, path, query, _ANY, passed, None, base_url), b""
+        )
 
     def _passed(self, *given: Mapping[str, str] | None) -> tuple[Header, ...]:
         """Headers that are sent as they are given, but for what the configuration sets. Of two with
@@ -289,6 +291,23 @@ class UpstreamRequestBuilder:
             if name not in self._names
         }
         return tuple(passed.items())
+
+    def _without_body(
+        self,
+        method: Method,
+        path: str,
+        query: str,
+        own: tuple[Header, ...],
+        passed: tuple[Header, ...],
+        proxy: Secret | None,
+        base_url: str,
+    ) -> UpstreamRequest:
+        """As `_empty`, made once for those that are alike."""
+        size = len(path) + len(query)
+        for _, value in passed:
+            size += len(value)
+        make = self._made if size <= _SHORT else self._empty
+        return make(method, path, query, own, passed, proxy, base_url)
 
     def _empty(
         self,

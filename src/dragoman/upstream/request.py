@@ -1,7 +1,6 @@
 """One request to an upstream."""
 
 from collections.abc import Callable, Hashable
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -25,10 +24,6 @@ MANAGED = frozenset(
 )
 """Header names that belong to the connection (RFC 9110, 7.6.1): the client sets what it needs
 and leaves out a caller's."""
-
-
-_MOST_HEADS = 16_384
-"""Cached heads, some 500 bytes each: one for each account, or two."""
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
@@ -198,31 +193,20 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
 
 
 def prepared(request: UpstreamRequest) -> Prepared:
-    """All of a request but its body, made once for equal ones.
+    """All of a request but its body.
 
     Raises:
         ValueError: URL, proxy or a header cannot be used.
     """
     if request.ready is not None:
         return request.ready
-    return _prepared(request.method, request.url, request.headers, request.proxy, request.tls)
-
-
-@lru_cache(maxsize=_MOST_HEADS)
-def _prepared(
-    method: str,
-    url: str,
-    headers: tuple[tuple[str, str], ...],
-    proxy_url: str | None,
-    tls: TlsSettings,
-) -> Prepared:
-    target = parse_url(url)
-    proxy = parse_proxy(proxy_url) if proxy_url else None
+    target, tls = parse_url(request.url), request.tls
+    proxy = parse_proxy(request.proxy) if request.proxy else None
     # The request line then has the whole URL, and lines for the proxy follow (RFC 9112, 3.2.2).
     forwarded = proxy is not None and target.scheme == "http" and not proxy.is_socks
     forward = proxy.auth_lines if proxy is not None and forwarded else None
     key = (target.scheme, target.host, target.port, proxy, tls)
-    lines = _rendered(method, target, headers, forward)
+    lines = _rendered(request.method, target, request.headers, forward)
     return Prepared(target, proxy, tls, forwarded, key, lines)
 
 
