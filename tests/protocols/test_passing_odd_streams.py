@@ -9,6 +9,7 @@ from dragoman.sse import encode
 from tests.fuzz.passing import passing, reading, shown
 from tests.fuzz.streams import encoded
 from tests.losses.requests import CHAT, MESSAGES
+from tests.tables.odd_messages import BEGIN
 
 HEAD = {"id": "x", "model": "m"}
 
@@ -85,3 +86,13 @@ def test_a_messages_event_with_an_error_member_fails(at: int) -> None:
     events[at]["error"] = {"type": "api_error", "message": "no more"}
     _, answer = shown(passing(MESSAGES), encoded(events, named=True))
     assert answer.outcome.fault is not None
+
+
+@pytest.mark.parametrize("kind", ["a\nb", "a\n\nb", "a\rb", "a\u2028b", "a\x85b"])
+def test_a_type_that_no_line_can_name_does_not_pass(kind: str) -> None:
+    """Clients would read its event as two."""
+    odd = msgspec.json.encode({"type": kind, "n": 1})
+    answer = passing(MESSAGES).open_stream()
+    answer.feed(encode(msgspec.json.encode(BEGIN), b"message_start"))
+    assert kind.encode() not in answer.feed(b"data: %b\n\n" % odd)
+    assert answer.outcome.fault is None

@@ -120,8 +120,9 @@ def is_error_object(body: bytes) -> bool:
 
 
 def is_typed(kind: str) -> bool:
-    """Whether a `type` is an event type; in problem details it is a URL."""
-    return bool(kind) and ":" not in kind and "/" not in kind
+    """Whether a `type` is an event type, which a line of an event can name; in problem details it
+    is a URL."""
+    return bool(kind) and kind.isprintable() and ":" not in kind and "/" not in kind
 
 
 def error_in(error: Any) -> JsonObject:
