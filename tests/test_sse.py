@@ -111,6 +111,11 @@ def test_separators_are_escaped(text: str) -> None:
         assert raw not in data.decode()
 
 
+@pytest.mark.parametrize("name", ["\u2028", "\u2029", "\x85"])
+def test_separators_in_the_name_of_an_event_are_escaped(name: str) -> None:
+    assert name.encode() not in encode(b"{}", f"a{name}".encode())
+
+
 @pytest.mark.parametrize("cut", [1, 511, 512, 513, 700])
 def test_long_events_end_where_short_ones_do(cut: int) -> None:
     """Line ends inside an event, and an event after it, however far its end is."""

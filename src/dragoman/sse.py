@@ -162,7 +162,8 @@ def encode(data: bytes, event: bytes = b"") -> bytes:
     if not data.isascii():
         data = escape(data)
     if event:
-        return b"event: %b\ndata: %b\n\n" % (event, data)
+        name = event if event.isascii() else escape(event)
+        return b"event: %b\ndata: %b\n\n" % (name, data)
     return b"data: %b\n\n" % data
 
 
