@@ -22,7 +22,7 @@ EVENT_RATIOS = (1.0, 1.8)
 
 CAUSES = {
     f"{kind}, request against nginx": "Python code, not sockets: `relay` costs about as much as "
-    "nginx. A request calls some 270 Python functions, 380 if it is translated ([decision "
+    "nginx. A request calls some 180 Python functions, 260 if it is translated ([decision "
     "9](decisions/0009-cost-of-a-request.md))."
     for kind in REQUEST_RATIOS
 } | {
