@@ -171,16 +171,17 @@ class Meter:
     def _tally(self, whose: Attribution, basis: Basis | None) -> Sums:
         if len(self._tallies) >= _MOST_TALLIES:
             self._add_tallies()
-        tally = self._tallies[whose, basis] = Sums()
-        return tally
+        sums = self._tallies[whose, basis] = Sums()
+        return sums
 
     def _add_tallies(self) -> None:
         tallies, self._tallies = self._tallies, {}
-        for (whose, basis), tally in tallies.items():
-            self._add(whose, basis, tally)
+        for (whose, basis), sums in tallies.items():
+            self._add(whose, basis, sums)
 
-    def _add(self, whose: Attribution, basis: Basis | None, tally: Sums) -> None:
-        """Add a tally to the counts, under names of which clients choose some."""
+    def _add(self, whose: Attribution, basis: Basis | None, sums: Sums) -> None:
+        """Add the sums of requests that are alike to the counts. Of the names that clients choose
+        only so many are counted by themselves."""
         model, user, tags = whose.model, whose.user, whose.tags
         if model and model not in self._known:
             model = _admitted(self._models, model[:_LONGEST_NAME], MOST_MODELS)
@@ -191,7 +192,7 @@ class Meter:
         hour, account, client, route = self._hour, whose.account, whose.client, whose.route
         upstream, team = whose.upstream, whose.team
         key = (hour, account, client, model, route, upstream, team, user, tags)
-        used, charged = tally.usage, tally.charged
+        used, charged = sums.usage, sums.charged
         (self._counts.get(key) or self._begin(key)).add(used)
         if basis is None or not charged.requests:
             return
@@ -290,7 +291,7 @@ def _without_model(basis: Basis) -> Basis:
 
 def _spend(sums: Sums, usage: Usage, charge: Charge | None) -> None:
     """Add what one answer used, and what it costs. What is charged has the tokens that were used,
-    and gets them when its tally is added."""
+    and gets them when these sums are added to the counts."""
     used, charged = sums.usage, sums.charged
     used.input += usage.input
     used.output += usage.output

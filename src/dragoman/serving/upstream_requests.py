@@ -249,19 +249,18 @@ class UpstreamRequestBuilder:
             passed = self._passed(route, client, key)
         base_url = unversioned(self._base_url) if is_root else ""
         own = _STREAMED if stream else _WHOLE
-        return self._request(
-            self._without_body(method, path, "", own, passed, proxy, base_url), body, socket
-        )
+        make = self._made if _is_short(path, "", passed) else self._empty
+        return self._request(make(method, path, "", own, passed, proxy, base_url), body, socket)
 
     def get(self, path: str, query: str = "", proxy: Secret | None = None) -> UpstreamRequest:
         """A GET of `path` (below the protocol's version); `proxy` as for `post`."""
-        return self._request(self._without_body("GET", path, query, _JSON, (), proxy, ""), b"")
+        return self._request(self._made("GET", path, query, _JSON, (), proxy, ""), b"")
 
     def list_models(self, form: ModelList, proxy: Secret | None) -> UpstreamRequest:
         """A GET of the list of models that has this form."""
         base_url = "" if form.base_url is None else form.base_url(self._base_url)
         return self._request(
-            self._without_body("GET", form.path, form.query, _JSON, (), proxy, base_url), b""
+            self._made("GET", form.path, form.query, _JSON, (), proxy, base_url), b""
         )
 
     def bodyless(
@@ -277,9 +276,8 @@ class UpstreamRequestBuilder:
         are as for `post`."""
         base_url = unversioned(self._base_url) if is_root else ""
         kind, passed = _METHODS[method], self._passed(client)
-        return self._request(
-            self._without_body(kind, path, query, _ANY, passed, None, base_url), b""
-        )
+        make = self._made if _is_short(path, query, passed) else self._empty
+        return self._request(make(kind, path, query, _ANY, passed, None, base_url), b"")
 
     def _passed(self, *given: Mapping[str, str] | None) -> tuple[Header, ...]:
         """Headers that are sent as they are given, but for what the configuration sets. Of two with
@@ -291,23 +289,6 @@ class UpstreamRequestBuilder:
             if name not in self._names
         }
         return tuple(passed.items())
-
-    def _without_body(
-        self,
-        method: Method,
-        path: str,
-        query: str,
-        own: tuple[Header, ...],
-        passed: tuple[Header, ...],
-        proxy: Secret | None,
-        base_url: str,
-    ) -> UpstreamRequest:
-        """As `_empty`, made once for those that are alike."""
-        size = len(path) + len(query)
-        for _, value in passed:
-            size += len(value)
-        make = self._made if size <= _SHORT else self._empty
-        return make(method, path, query, own, passed, proxy, base_url)
 
     def _empty(
         self,
@@ -390,6 +371,15 @@ class UpstreamRequestBuilders:
             if len(self._made) > _MOST_MADE:
                 del self._made[next(iter(self._made))]
         return made
+
+
+def _is_short(path: str, query: str, passed: tuple[Header, ...]) -> bool:
+    """Whether clients have put so little into a request that what it has in common with others is
+    remembered."""
+    size = len(path) + len(query)
+    for _, value in passed:
+        size += len(value)
+    return size <= _SHORT
 
 
 def _refusal(outcome: object) -> Symptom | None:

@@ -15,8 +15,8 @@ from dragoman.accounts.decide.members import Member
 
 class Order:
     """One way to choose. `key` gives the sort key of an account; keys of one order compare with
-    each other. `improves` says that giving a lease back makes a key smaller, `counts` that the
-    order is to be told of each choice."""
+    each other. `improves` says that giving a lease back makes a key smaller, `counts` that each
+    choice is reported to the order."""
 
     improves = False
     counts = False
