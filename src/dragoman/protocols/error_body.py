@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.canonical.errors import ErrorReport
-from dragoman.failing import plain_text
+from dragoman.canonical.errors import ErrorReport, Fault
+from dragoman.failing import plain_text, retry_after
 from dragoman.jsontext import JsonError, decode, object_of
 from dragoman.protocols.fields import JsonObject
 
@@ -26,6 +26,21 @@ class ErrorBody(Struct, frozen=True):
 
     error: JsonObject
     report: ErrorReport
+
+
+ReadFault = Callable[[Any, int | None, float | None, ErrorReport | None], Fault]
+"""The fault for an error object or text, by the status, the seconds to wait, and what the whole
+body reports."""
+
+
+def error_reader(fault_of: ReadFault) -> Callable[[int, Mapping[str, str], bytes], Fault]:
+    """A protocol's `Translate.read_error`, by what it makes of an error object."""
+
+    def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+        read = read_error_body(body)
+        return fault_of(read.error, status, retry_after(headers), read.report)
+
+    return read_error
 
 
 def read_error_body(body: bytes) -> ErrorBody:

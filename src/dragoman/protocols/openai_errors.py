@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
 from dragoman.canonical.options import Options
-from dragoman.failing import retry_after
 from dragoman.protocols.base import OFFICIAL
-from dragoman.protocols.error_body import error_in, read_error_body, report_of
+from dragoman.protocols.error_body import error_in, error_reader, report_of
 from dragoman.protocols.faults import FIXED_STATUS, client_status, kind_of, message_of
 
 _USED_UP = "usage_limit_reached"
@@ -27,12 +26,6 @@ _OF_ACCOUNT = frozenset({"plan_type", "resets_at", "resets_in_seconds"})
 
 REASONING_REFUSALS = ("invalid_encrypted_content", "encrypted content", "encrypted_content")
 """Error codes and texts for encrypted reasoning that cannot be decrypted."""
-
-
-def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-    """The fault in an upstream's error answer (`headers` with lower-case names)."""
-    read = read_error_body(body)
-    return fault_of(read.error, status, retry_after(headers), read.report)
 
 
 def fault_of(
@@ -72,6 +65,10 @@ def fault_of(
         details=details or None,
         report=report,
     )
+
+
+read_error = error_reader(fault_of)
+"""The fault in an upstream's error answer (status, headers with lower-case names, body)."""
 
 
 def _resets(error: Mapping[str, Any]) -> float | None:

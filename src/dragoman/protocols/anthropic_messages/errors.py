@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
 from dragoman.canonical.options import Options
-from dragoman.failing import retry_after
 from dragoman.protocols.base import OFFICIAL, Rendered, to_json
-from dragoman.protocols.error_body import error_in, read_error_body, report_of
+from dragoman.protocols.error_body import error_in, error_reader, report_of
 from dragoman.protocols.faults import (
     FIXED_STATUS,
     OPENAI_CODES,
@@ -59,12 +57,6 @@ REASONING_REFUSALS = ("`signature` in `thinking`", "signature in thinking block"
 """Error texts for thinking with a foreign signature."""
 
 
-def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-    """The fault in an upstream's error answer (`headers` with lower-case names)."""
-    read = read_error_body(body)
-    return fault_of(read.error, status, retry_after(headers), read.report)
-
-
 def fault_of(
     error: Any,
     status: int | None = None,
@@ -93,6 +85,10 @@ def fault_of(
         details=details,
         report=report,
     )
+
+
+read_error = error_reader(fault_of)
+"""The fault in an upstream's error answer (status, headers with lower-case names, body)."""
 
 
 def error_object(fault: Fault) -> JsonObject:

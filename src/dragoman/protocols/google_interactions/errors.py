@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
 from dragoman.canonical.options import Options
-from dragoman.failing import retry_after
 from dragoman.jsontext import object_of
 from dragoman.protocols.base import OFFICIAL, Rendered, to_json
-from dragoman.protocols.error_body import error_in, is_readable, read_error_body, report_of
+from dragoman.protocols.error_body import error_in, error_reader, is_readable, report_of
 from dragoman.protocols.faults import (
     FIXED_STATUS,
     OPENAI_CODES,
@@ -146,12 +145,6 @@ def is_own_error(body: bytes) -> bool:
 # --- from upstreams -------------------------------------------------------------------------------
 
 
-def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-    """The fault in an upstream's error answer (`headers` with lower-case names)."""
-    read = read_error_body(body)
-    return fault_of(read.error, status, retry_after(headers), read.report)
-
-
 def fault_of(
     error: Any,
     status: int | None = None,
@@ -188,6 +181,10 @@ def fault_of(
         retry_after=retry_after,
         report=report,
     )
+
+
+read_error = error_reader(fault_of)
+"""The fault in an upstream's error answer (status, headers with lower-case names, body)."""
 
 
 def code_of(error: Any) -> str:
